@@ -1,0 +1,177 @@
+"""Everything that Penstock raises on purpose.
+
+PenstockError
+├── IllegalTransition            an event that the state machine does not allow
+├── UnknownTask                  a task name that nobody registered
+├── ExecutionNotFound            an id that the database does not know
+├── KeyTaken                     a rerun whose key belongs to another live execution
+└── StoreError                   the database could not do what was asked
+    ├── StoreUnavailable         no answer: the work may or may not have been done
+    │   └── StoreBusy            another writer held SQLite's lock for too long
+    ├── StoreRefused             the database said no to this very data
+    └── SchemaError              the tables are not what this version needs
+        ├── SchemaMissing        there are none yet
+        ├── SchemaBehind         they are older
+        ├── SchemaAhead          they are newer than this version can work with
+        └── SchemaChanged        a migration that ran is not the one that we ship
+
+Modules that check one kind of value define its error beside it: `InvalidDuration`,
+`InvalidRetry`, `InvalidPayload`, `InvalidId`, `SettingsError`.
+"""
+
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+
+
+class PenstockError(Exception):
+    """The root of all errors that Penstock raises on purpose."""
+
+
+class IllegalTransition(PenstockError):
+    """An event that cannot happen to a task in this state."""
+
+    def __init__(self, state: str | None, event: str, *, possible: Collection[str]) -> None:
+        self.state = state
+        self.event = event
+        self.possible = tuple(possible)
+        where = f"in state {state!r}" if state else "that does not exist yet"
+        choices = ", ".join(sorted(self.possible)) or "nothing: this state is an end"
+        super().__init__(f"{event!r} cannot happen to a task {where}. Possible there: {choices}.")
+
+
+class UnknownTask(PenstockError):
+    """An execution names a task that this process does not know."""
+
+    def __init__(self, name: str, *, registered: Collection[str]) -> None:
+        self.name = name
+        guess = get_close_matches(name, registered, n=1)
+        next_step = (
+            f"Did you mean {guess[0]!r}?"
+            if guess
+            else f"Start the worker with --import and the module that defines {name!r}."
+        )
+        super().__init__(
+            f"No task named {name!r} among the {len(registered)} registered in this process. "
+            f"{next_step}"
+        )
+
+
+class ExecutionNotFound(PenstockError):
+    """No execution has this id, or retention has removed it."""
+
+    def __init__(self, execution_id: str) -> None:
+        self.execution_id = execution_id
+        super().__init__(
+            f"No execution has the id {execution_id!r} in this database. It was never committed "
+            "here, or retention has removed it; `penstock list` shows what there is."
+        )
+
+
+class KeyTaken(PenstockError):
+    """A finished execution cannot live again while another one has its key."""
+
+    def __init__(self, execution_id: str, *, key: str, holder: str) -> None:
+        self.execution_id = execution_id
+        self.key = key
+        self.holder = holder
+        super().__init__(
+            f"Execution {execution_id} cannot be rerun: its key {key!r} belongs to the live "
+            f"execution {holder}. Cancel that one first, or wait until it has finished."
+        )
+
+
+class StoreError(PenstockError):
+    """The database could not do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The database gave no answer, so the work may or may not have been done.
+
+    Repeating the call is safe: no operation of the store changes anything twice.
+    """
+
+    def __init__(self, doing: str, *, because: BaseException) -> None:
+        self.doing = doing
+        super().__init__(
+            f"The database gave no answer while we tried to {doing}: {_first_line(because)}. "
+            "It is unknown whether it was done; repeating it is safe."
+        )
+
+
+class StoreBusy(StoreUnavailable):
+    """Another connection kept SQLite's write lock for longer than we wait."""
+
+    def __init__(self, doing: str, *, waited: float, because: BaseException) -> None:
+        self.waited = waited
+        super().__init__(doing, because=because)
+        self.args = (
+            f"Another connection has held the SQLite write lock for more than {waited:g} s, so we "
+            f"could not {doing}; nothing was written. If this thread itself has a transaction "
+            "open on the same file, pass it along with `using(connection=…)`.",
+        )
+
+
+class StoreRefused(StoreError):
+    """The database said no to this very data: repeating the call cannot help."""
+
+    def __init__(self, doing: str, *, because: BaseException) -> None:
+        self.doing = doing
+        self.reason = _first_line(because)
+        super().__init__(f"The database refused to {doing}: {self.reason}. Nothing was written.")
+
+
+class SchemaError(StoreError):
+    """The tables in the database are not what this version needs."""
+
+
+class SchemaMissing(SchemaError):
+    """The database has no Penstock tables yet."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        super().__init__(
+            f"There are no Penstock tables in {where}. Run `penstock admin migrate`, call "
+            "`app.migrate()`, or open the app with `migrate=True`."
+        )
+
+
+class SchemaBehind(SchemaError):
+    """The tables are older than this version needs."""
+
+    def __init__(self, where: str, *, found: int, needed: int) -> None:
+        self.found = found
+        self.needed = needed
+        super().__init__(
+            f"The tables in {where} have version {found}, and this Penstock needs {needed}. "
+            "Run `penstock admin migrate`: workers of the version before go on meanwhile."
+        )
+
+
+class SchemaAhead(SchemaError):
+    """The tables are newer than this version can work with."""
+
+    def __init__(self, where: str, *, found: int, known: int, min_compatible: int) -> None:
+        self.found = found
+        self.known = known
+        self.min_compatible = min_compatible
+        super().__init__(
+            f"The tables in {where} have version {found}, which works with Penstock schema "
+            f"version {min_compatible} and later; this one knows {known}. Upgrade Penstock here."
+        )
+
+
+class SchemaChanged(SchemaError):
+    """A migration that ran on this database differs from the one that we ship."""
+
+    def __init__(self, where: str, *, versions: Sequence[int]) -> None:
+        self.versions = tuple(versions)
+        named = ", ".join(str(version) for version in versions)
+        super().__init__(
+            f"Migration {named} in {where} is not the one that this Penstock ships: its checksum "
+            "differs. The tables were made by a changed copy; install the release that made them."
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0].rstrip(".")

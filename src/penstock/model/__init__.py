@@ -1,0 +1,1 @@
+"""Pure rules and values: no clock, no database, no thread."""

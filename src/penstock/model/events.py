@@ -1,0 +1,38 @@
+"""What can happen to an execution, and how its history is told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+class EventType(StrEnum):
+    """A fact about a task, in the past tense; stored as it stands here."""
+
+    CREATED = "task.created"
+    SCHEDULED = "task.scheduled"
+    MARKED_READY = "task.marked_ready"
+    CLAIMED = "task.claimed"
+    STARTED = "task.started"
+    DEFERRED = "task.deferred"
+    RESUMED = "task.resumed"
+    COMPLETED = "task.completed"
+    FAILED = "task.failed"
+    RETRY_SCHEDULED = "task.retry_scheduled"
+    SKIPPED = "task.skipped"
+    ABANDONED = "task.abandoned"
+    RECOVERED = "task.recovered"
+    RELEASED = "task.released"
+    CANCELLED = "task.cancelled"
+    RERUN = "task.rerun"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of a history; entries are only ever added, in the order of `seq`."""
+
+    seq: int
+    type: str
+    at: datetime
+    worker_id: str | None = None
+    data: Mapping[str, object] = field(default_factory=dict)

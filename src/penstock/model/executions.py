@@ -1,0 +1,131 @@
+"""What an execution is: as asked for, as handed out, and as the database knows it."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+
+from penstock.model.states import State, SubState
+
+DEFAULT_QUEUE = "default"
+DEFAULT_MAX_CRASHES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewExecution:
+    """One requested instance of a task; its id is known before anything is committed."""
+
+    id: str
+    task: str
+    args: str  # JSON text, as `payloads.encode` made it
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    run_at: datetime | None = None
+    delay: timedelta | None = None  # counted from the database's clock; excludes `run_at`
+    key: str | None = None
+    serial: str | None = None
+    max_crashes: int = DEFAULT_MAX_CRASHES
+
+
+class Created(NamedTuple):
+    """The answer to one requested execution: `created` is False when its key was taken."""
+
+    id: str
+    created: bool
+    state: State
+
+
+class Lease(NamedTuple):
+    """The right to settle an execution, until someone else gets a newer one.
+
+    The fence changes whenever the execution starts or stops running, so a lease that
+    is no longer the newest matches nothing.
+    """
+
+    execution_id: str
+    fence: int
+    worker_id: str
+
+
+class Claimed(NamedTuple):
+    """A task that has been handed to a worker."""
+
+    lease: Lease
+    task: str
+    args: str
+    queue: str
+    priority: int
+    seq: int
+    attempt: int
+    retries: int
+    crashes: int
+    suspect: bool
+    serial: str | None
+    claimed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """An execution as the database knew it at one moment."""
+
+    id: str
+    root_id: str
+    task: str
+    args: str
+    queue: str
+    priority: int
+    state: State
+    sub_state: SubState | None
+    attempt: int
+    retries: int
+    crashes: int
+    max_crashes: int
+    suspect: bool
+    cancel_requested: bool
+    fence: int
+    worker_id: str | None
+    key: str | None
+    serial: str | None
+    run_at: datetime | None  # as asked for, or as the last retry put it
+    result: str | None
+    error: str | None
+    created_at: datetime
+    claimed_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class Recovered(NamedTuple):
+    """An execution taken from a dead worker, and where that left it."""
+
+    id: str
+    state: State
+
+
+class Promoted(NamedTuple):
+    """How many executions became ready, and how long until the next one is due."""
+
+    promoted: int
+    next_due: timedelta | None
+
+
+class Swept(NamedTuple):
+    """How many rows a sweep removed, and where the next batch begins (None: at the end)."""
+
+    executions: int
+    events: int
+    next: str | None
+
+
+CancelAnswer = Literal["cancelled", "requested", "finished", "unknown"]
+RerunAnswer = Literal["rerun", "live", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why an execution that is not running has not started: the facts that the claim looks at."""
+
+    state: State
+    due_in: timedelta | None  # while scheduled
+    behind: str | None  # the execution ahead of it in its serial
+    queue_paused: bool
+    ahead_in_queue: int  # ready executions that a claim of its queue would take first

@@ -1,0 +1,70 @@
+"""How an attempt ended. An outcome is a value, matched once, where it is settled."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from penstock.model.events import EventType
+from penstock.model.executions import Lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    lease: Lease
+    serial: str | None = None  # as claimed: its successor is released when it ends
+    started_at: datetime | None = None  # None: never started, or already recorded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed(_Ended):
+    """The handler returned; `result` is JSON text."""
+
+    result: str = "null"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed(_Ended):
+    """The handler raised and will not be tried again; `error` is JSON text."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryScheduled(_Ended):
+    """The handler raised and is tried again after `delay`."""
+
+    error: str
+    delay: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeferredFor(_Ended):
+    """The handler asked to come back after `delay`; the attempt is not spent."""
+
+    delay: timedelta
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released(_Ended):
+    """The worker gives the task back to its old place; the attempt is not spent."""
+
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled(_Ended):
+    """The handler stopped because it was asked to."""
+
+    reason: str | None = None
+
+
+Outcome = Completed | Failed | RetryScheduled | DeferredFor | Released | Cancelled
+
+EVENT_OF: dict[type[Outcome], EventType] = {
+    Completed: EventType.COMPLETED,
+    Failed: EventType.FAILED,
+    RetryScheduled: EventType.RETRY_SCHEDULED,
+    DeferredFor: EventType.SCHEDULED,
+    Released: EventType.RELEASED,
+    Cancelled: EventType.CANCELLED,
+}

@@ -1,0 +1,49 @@
+"""Who works, and what others can see of it."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInfo:
+    """What a worker tells the others about itself when it starts."""
+
+    id: str
+    name: str = ""
+    host: str = ""
+    identity: str = ""  # proves on the same host that the process is gone
+    queues: Collection[str] = ()
+    tasks: Collection[str] = ()
+    slots: int = 1
+
+
+class Beat(NamedTuple):
+    """A worker's heartbeat as somebody saw it: a count that rises while it lives."""
+
+    worker_id: str
+    beat: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Another worker as the database shows it."""
+
+    info: WorkerInfo
+    beat: int
+    beat_at: datetime
+    started_at: datetime
+
+    @property
+    def seen(self) -> Beat:
+        return Beat(self.info.id, self.beat)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulse:
+    """The answer to a heartbeat."""
+
+    alive: bool  # False: declared dead meanwhile; everything it held is lost
+    cancel_requested: tuple[str, ...] = ()  # executions it runs that should stop
+    peers: tuple[Peer, ...] = field(default_factory=tuple)

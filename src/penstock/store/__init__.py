@@ -1,0 +1,1 @@
+"""Where executions are kept: one contract, one implementation per database."""

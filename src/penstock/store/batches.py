@@ -1,0 +1,173 @@
+"""Batches as JSON: one text parameter carries any number of rows through any driver.
+
+Both databases unpack it in the statement itself, so a batch of ten thousand is one
+statement, and the caller's codecs and row factories never see it.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import assert_never
+
+import msgspec
+
+from penstock.errors import StoreRefused
+from penstock.model.executions import Lease, NewExecution
+from penstock.model.outcomes import (
+    EVENT_OF,
+    Cancelled,
+    Completed,
+    DeferredFor,
+    Failed,
+    Outcome,
+    Released,
+    RetryScheduled,
+)
+from penstock.model.states import State, next_state
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_encode = msgspec.json.Encoder().encode
+
+
+class _NewRow(msgspec.Struct):
+    n: int
+    id: str
+    task: str
+    queue: str
+    priority: int
+    args: str
+    key: str | None
+    serial: str | None
+    max_crashes: int
+    run_at_us: int | None
+    delay_us: int | None
+
+
+class _OutcomeRow(msgspec.Struct):
+    n: int
+    id: str
+    fence: int
+    worker_id: str
+    event: str
+    state: str
+    started_at_us: int | None
+    gives_back: bool = False
+    result: str | None = None
+    error: str | None = None
+    data: str | None = None
+    delay_us: int | None = None
+
+
+class _LeaseRow(msgspec.Struct):
+    n: int
+    id: str
+    fence: int
+    worker_id: str
+
+
+def encode_new(executions: Iterable[NewExecution]) -> str:
+    rows = [
+        _NewRow(
+            n,
+            new.id,
+            new.task,
+            new.queue,
+            new.priority,
+            new.args,
+            new.key,
+            new.serial,
+            new.max_crashes,
+            microseconds_at(new.run_at),
+            microseconds_in(new.delay),
+        )
+        for n, new in enumerate(executions)
+    ]
+    return _as_text(rows, doing="store an execution")
+
+
+def encode_outcomes(outcomes: Iterable[Outcome]) -> str:
+    rows = [_outcome_row(n, outcome) for n, outcome in enumerate(outcomes)]
+    return _as_text(rows, doing="store an outcome")
+
+
+def encode_leases(leases: Iterable[Lease]) -> str:
+    rows = [_LeaseRow(n, *lease) for n, lease in enumerate(leases)]
+    return _as_text(rows, doing="compare a lease")
+
+
+def encode_strings(strings: Sequence[str]) -> str:
+    return _as_text(list(strings), doing="pass a list of names")
+
+
+def _outcome_row(n: int, outcome: Outcome) -> _OutcomeRow:
+    lease, event = outcome.lease, EVENT_OF[type(outcome)]
+    row = _OutcomeRow(
+        n,
+        lease.execution_id,
+        lease.fence,
+        lease.worker_id,
+        event.value,
+        next_state(State.RUNNING, event).value,
+        microseconds_at(outcome.started_at),
+    )
+    match outcome:
+        case Completed(result=result):
+            row.result = result
+        case Failed(error=error):
+            row.error = error
+            row.data = f'{{"error":{error}}}'
+        case RetryScheduled(error=error, delay=delay):
+            row.error = error
+            row.delay_us = microseconds_in(delay)
+            row.data = f'{{"error":{error},"delay":{delay.total_seconds()}}}'
+        case DeferredFor(delay=delay, reason=reason):
+            row.gives_back = True
+            row.delay_us = microseconds_in(delay)
+            row.data = event_data(deferred=True, delay=delay.total_seconds(), reason=reason)
+        case Released(reason=reason):
+            row.gives_back = True
+            row.data = event_data(reason=reason)
+        case Cancelled(reason=reason):
+            row.data = event_data(reason=reason)
+        case _:
+            assert_never(outcome)
+    return row
+
+
+def event_data(**facts: object) -> str | None:
+    """Return the facts that are known as JSON text, or None when there are none."""
+    known = {name: fact for name, fact in facts.items() if fact is not None}
+    return _encode(known).decode() if known else None
+
+
+def microseconds_at(moment: datetime | None) -> int | None:
+    return None if moment is None else (moment - _EPOCH) // _MICROSECOND
+
+
+def microseconds_in(delay: timedelta | None) -> int | None:
+    return None if delay is None else delay // _MICROSECOND
+
+
+def moment_at(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _as_text(rows: object, *, doing: str) -> str:
+    try:
+        text = _encode(rows).decode()
+    except UnicodeEncodeError as error:
+        raise StoreRefused(doing, because=error) from error
+    # PostgreSQL keeps no NUL in text; SQLite would, and then the two would differ.
+    if "\\u0000" in text and "\x00" in "".join(_strings_in(rows)):
+        raise StoreRefused(doing, because=ValueError("text with a NUL character in it"))
+    return text
+
+
+def _strings_in(rows: object) -> Iterable[str]:
+    if isinstance(rows, str):
+        yield rows
+    elif isinstance(rows, list):
+        for row in rows:
+            yield from _strings_in(row)
+    elif isinstance(rows, msgspec.Struct):
+        yield from (value for value in msgspec.structs.astuple(rows) if isinstance(value, str))

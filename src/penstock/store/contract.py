@@ -1,0 +1,248 @@
+"""What every store promises, whatever the database: few, coarse, batched operations.
+
+Each call is one transaction. Every change of state is one fenced write with its event
+beside it. Repeating a call whose reply was lost changes nothing twice. `tests/contract`
+holds each store to every sentence below.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from penstock.model.events import Event
+from penstock.model.executions import (
+    CancelAnswer,
+    Claimed,
+    Created,
+    Lease,
+    NewExecution,
+    Promoted,
+    Recovered,
+    RerunAnswer,
+    Snapshot,
+    Swept,
+    Waiting,
+)
+from penstock.model.outcomes import Outcome
+from penstock.model.states import State
+from penstock.model.workers import Beat, Peer, Pulse, WorkerInfo
+
+
+class Store(Protocol):
+    """Every method may raise StoreUnavailable: the answer was lost, and repeating is safe."""
+
+    # --- the tables -------------------------------------------------------------------
+
+    def migrate(self) -> list[int]:
+        """Bring the tables to this version; return the migrations that ran, often none.
+
+        Two processes that migrate at once both succeed. Old workers go on meanwhile.
+        """
+        ...
+
+    def check_schema(self) -> None:
+        """Raise a SchemaError when this version cannot work with the tables as they are."""
+        ...
+
+    def close(self) -> None: ...
+
+    # --- the life of a task -----------------------------------------------------------
+
+    def create(self, executions: Sequence[NewExecution], *, notify: bool = True) -> list[Created]:
+        """Write the executions, in this order, all or none; answer in the same order.
+
+        Due ones are ready and in the outbox; future ones are scheduled; one whose serial
+        has a live predecessor waits. An execution whose key another live execution of the
+        task has is not written: the answer names the holder, with `created` False.
+        An id that exists already is left as it is, and answered as created.
+        """
+        ...
+
+    def create_on(
+        self, connection: object, executions: Sequence[NewExecution], *, notify: bool = True
+    ) -> list[Created]:
+        """Do the same in the transaction of a caller's connection, and commit nothing.
+
+        Rolled back, nothing was ever there; committed, workers are woken by the commit.
+
+        Raises:
+            ConnectionRefused: it cannot carry an execution: no connection at all, closed,
+                in autocommit mode, async, or of another database. Nothing was written.
+        """
+        ...
+
+    async def acreate_on(
+        self, connection: object, executions: Sequence[NewExecution], *, notify: bool = True
+    ) -> list[Created]:
+        """Do the same on an async connection."""
+        ...
+
+    def claim(
+        self,
+        worker_id: str,
+        *,
+        queues: Sequence[str],
+        tasks: Collection[str],
+        limit: int,
+        suspects: bool = True,
+    ) -> list[Claimed]:
+        """Hand out the most urgent ready tasks to `worker_id`, at most `limit` of them.
+
+        While a lease lasts, no other call returns the same task. Every lease carries a
+        fence higher than any before it for that task; later writes must present it.
+        Queues are emptied in the order given, each by priority and then by sequence; a
+        paused queue gives nothing. Suspects come first among their equals, never more
+        than one in a call, and none without `suspects`. The answer keeps that order. It
+        is empty when nothing visible is ready, or when the worker no longer counts as
+        alive. Never waits for work to arrive.
+
+        Raises:
+            StoreUnavailable: the answer was lost. Tasks may have been handed out; if so,
+                `reconcile` gives them back.
+        """
+        ...
+
+    def start(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Record that these attempts have begun; return the leases that were lost.
+
+        Needed only for what must be known before the outcome is: a started task is
+        charged with a crash when its worker dies, one that never started is not.
+        """
+        ...
+
+    def settle(self, outcomes: Sequence[Outcome]) -> list[Lease]:
+        """Write how these attempts ended; return the leases that were lost.
+
+        A lost lease changes nothing. A repeated settlement of the same lease is a
+        success and changes nothing. One outcome can fail only itself: data that the
+        database refuses turns that execution into a failed one that says why.
+        After a cancel request anything but completion ends as cancelled.
+        """
+        ...
+
+    def defer(self, leases: Sequence[Lease], *, reason: str | None = None) -> list[Lease]:
+        """Mark running tasks as deferred: they wait without a slot. Return the lost leases."""
+        ...
+
+    def undefer(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Mark deferred tasks as active again. Return the lost leases."""
+        ...
+
+    def promote(self, *, limit: int = 1000) -> Promoted:
+        """Make scheduled tasks whose time has come ready, the longest due first."""
+        ...
+
+    def propagate(self, *, limit: int = 100) -> int:
+        """Finish what a settlement had to leave to others; return how many records.
+
+        A serial's successor is released in the settlement itself, unless a caller's open
+        transaction is just adding to that serial: then it is released here.
+        """
+        ...
+
+    # --- workers ----------------------------------------------------------------------
+
+    def register(self, worker: WorkerInfo) -> None:
+        """Count the worker as alive from now on, and let others see what it knows."""
+        ...
+
+    def heartbeat(self, worker_id: str) -> Pulse:
+        """Say that the worker lives; learn whether others still think so.
+
+        A worker that was declared dead stays dead: it must register under a new id.
+        """
+        ...
+
+    def unregister(self, worker_id: str) -> None:
+        """Forget a worker that stops in good order."""
+        ...
+
+    def workers(self) -> list[Peer]:
+        """All that count as alive, the oldest first."""
+        ...
+
+    def recover(
+        self, observer: str, *, dead: Collection[Beat] = (), limit: int = 1000
+    ) -> list[Recovered]:
+        """Declare these workers dead and take back what dead workers left, in batches.
+
+        Only a living observer declares anything, and only a worker whose beat is still
+        the one given: one that has beaten since is alive. A started task is charged with
+        a crash and ends as failed (`task.abandoned`) at its `max_crashes`; one that had
+        not started gets its attempt back. All come back suspect, at their old place.
+        Call again while the answer has `limit` entries.
+        """
+        ...
+
+    def reconcile(self, worker_id: str, held: Collection[Lease]) -> list[Lease]:
+        """Give back what the database thinks this worker has and the worker knows nothing of.
+
+        Returns the leases of `held` that are lost. Only for a moment when no claim of
+        this worker is under way: its reply would still be unknown to `held`.
+        """
+        ...
+
+    # --- people -----------------------------------------------------------------------
+
+    def cancel(self, ids: Sequence[str], *, reason: str | None = None) -> list[CancelAnswer]:
+        """End live executions at once, and ask running ones to stop ("requested")."""
+        ...
+
+    def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:
+        """Give finished executions a new life with fresh retries, at the end of their queue.
+
+        Raises:
+            KeyTaken: another live execution has the key of one of them. None is rerun.
+        """
+        ...
+
+    def pause(self, queue: str) -> bool:
+        """Stop handing out tasks of this queue, for all workers; False if it was paused."""
+        ...
+
+    def unpause(self, queue: str) -> bool:
+        """Hand them out again; False if it was not paused."""
+        ...
+
+    def paused(self) -> list[str]: ...
+
+    def sweep(
+        self, *, older_than: timedelta, after: str | None = None, limit: int = 1000
+    ) -> Swept:
+        """Remove executions that ended well or were cancelled, and their events.
+
+        Takes at most `limit` executions in one transaction, in the order of their ids, and
+        says where to go on. Failed and live executions stay, and so do their events.
+        """
+        ...
+
+    # --- reads ------------------------------------------------------------------------
+
+    def get(self, ids: Sequence[str]) -> list[Snapshot]:
+        """The executions that exist among these, in the order asked."""
+        ...
+
+    def find(
+        self,
+        *,
+        task: str | None = None,
+        queue: str | None = None,
+        state: State | None = None,
+        key: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> list[Snapshot]:
+        """Executions that match all that is given, newest first, from `before` on."""
+        ...
+
+    def history(self, execution_id: str) -> list[Event]:
+        """All that happened to one execution, in order."""
+        ...
+
+    def counts(self) -> dict[State, int]:
+        """How many executions are in each state, zeros too."""
+        ...
+
+    def explain_waiting(self, execution_id: str) -> Waiting | None:
+        """Why an execution has not started, from what the claim looks at; None if unknown."""
+        ...

@@ -1,0 +1,79 @@
+"""Where the last scans of the outbox found something, so that the next ones start there.
+
+Rows that a claim must step over gather at the head of a lane: dead ones while somebody's
+transaction stays open, and those of tasks that this worker does not know. A mark is only
+a hint: a slow transaction may commit a lower sequence later, so every so often, and
+whenever a scan finds nothing, the lanes are looked up afresh and scanned from zero.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+RESCAN_EVERY = 0.25
+RESCAN_SHARE = 20  # a slow thorough scan may take a twentieth of the time, not more
+
+
+class Lane(NamedTuple):
+    """What has one order: a queue, a priority, and whether its tasks are suspect."""
+
+    queue: str
+    priority: int
+    suspect: bool
+
+
+class LowWater:
+    """The marks of one set of tasks. Forgotten with the connection's process."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._marks: dict[Lane, int] = {}
+        self._thorough_until = float("-inf")
+        self._turn = 0
+
+    @property
+    def thorough_scan_is_due(self) -> bool:
+        return self._monotonic() >= self._thorough_until
+
+    @contextmanager
+    def thorough_scan(self, lanes: Iterable[Lane]) -> Iterator[None]:
+        """Forget all marks and start again with these lanes, from zero."""
+        begun = self._monotonic()
+        self._marks = dict.fromkeys(lanes, 0)
+        yield
+        ended = self._monotonic()
+        self._thorough_until = ended + max(RESCAN_EVERY, RESCAN_SHARE * (ended - begun))
+
+    def lanes(self, queues: Sequence[str], *, suspects: bool) -> list[tuple[Lane, int]]:
+        """The lanes to scan, in order, each with its mark; at most one of them is suspect."""
+        turn = {queue: place for place, queue in enumerate(queues)}
+        wanted = sorted(
+            (lane for lane in self._marks if lane.queue in turn),
+            key=lambda lane: (turn[lane.queue], -lane.priority, not lane.suspect),
+        )
+        suspicious = [lane for lane in wanted if lane.suspect] if suspects else []
+        # One suspect at a time, but not always the same lane's: another may be empty.
+        self._turn += 1
+        chosen = suspicious[self._turn % len(suspicious)] if suspicious else None
+        return [
+            (lane, self._marks[lane]) for lane in wanted if not lane.suspect or lane == chosen
+        ]
+
+    def found(self, lane: Lane, first: int) -> None:
+        """Remember where a scan of this lane found its first row."""
+        self._marks[lane] = first
+
+
+class LowWaterMarks:
+    """One set of marks per set of tasks: what one set steps over, another one wants."""
+
+    _MOST = 64
+
+    def __init__(self) -> None:
+        self._by_tasks: dict[frozenset[str], LowWater] = {}
+
+    def of(self, tasks: frozenset[str]) -> LowWater:
+        if tasks not in self._by_tasks and len(self._by_tasks) >= self._MOST:
+            self._by_tasks.clear()
+        return self._by_tasks.setdefault(tasks, LowWater())

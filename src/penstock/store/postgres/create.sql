@@ -1,0 +1,119 @@
+-- Statements that run on a caller's connection take text only: no codec that the caller
+-- has set can get in their way, and every driver can pass it.
+
+-- name: lock_serials
+-- An upsert, because it waits for whoever is adding to the same serial, and because a
+-- plain insert would miss a row that is deleted meanwhile. Sorted, or two calls deadlock.
+INSERT INTO penstock.serials (serial)
+SELECT serial FROM json_array_elements_text(:serials::text::json) AS line(serial)
+ORDER BY serial
+ON CONFLICT (serial) DO UPDATE SET serial = excluded.serial;
+
+-- name: create
+-- Keys are taken in sorted order (two calls with opposite orders deadlock otherwise), but
+-- the outbox is filled in the order of the call. Those with a serial wait at first;
+-- `advance_serials` lets the head of each serial go.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
+), incoming AS MATERIALIZED (
+    SELECT new.n, new.id, new.task, new.queue, new.priority, new.args, new.key, new.serial,
+           new.max_crashes, moment.now,
+           coalesce(
+               'epoch'::timestamptz + new.run_at_us * interval '1 microsecond',
+               moment.now + new.delay_us * interval '1 microsecond'
+           ) AS run_at
+    FROM moment, json_to_recordset(:batch::text::json) AS new (
+        n integer, id uuid, task text, queue text, priority integer, args text, key text,
+        serial text, max_crashes integer, run_at_us bigint, delay_us bigint
+    )
+), created AS (
+    INSERT INTO penstock.task_executions (
+        id, root_id, task, queue, priority, args, state, max_crashes, key, serial, serial_place,
+        run_at, created_at
+    )
+    SELECT id, id, task, queue, priority, args,
+           CASE WHEN serial IS NOT NULL THEN 'waiting' WHEN run_at > now THEN 'scheduled' ELSE 'ready' END,
+           max_crashes, key, serial,
+           CASE WHEN serial IS NOT NULL THEN coalesce((
+               SELECT max(live.serial_place) FROM penstock.task_executions AS live
+               WHERE live.serial = incoming.serial AND live.serial IS NOT NULL AND live.finished_at IS NULL
+           ), 0) + row_number() OVER (PARTITION BY serial ORDER BY n) END,
+           run_at, now
+    FROM incoming
+    ORDER BY task, key NULLS FIRST, n
+    ON CONFLICT DO NOTHING
+    RETURNING id, task, queue, priority, state, run_at
+), ready AS (
+    INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, task)
+    SELECT created.id, created.queue, created.priority, created.task
+    FROM created JOIN incoming ON incoming.id = created.id
+    WHERE created.state = 'ready'
+    ORDER BY incoming.n
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, at)
+    SELECT created.id, created.id, event.type, event.data, incoming.now
+    FROM created JOIN incoming ON incoming.id = created.id
+    CROSS JOIN LATERAL (VALUES
+        (1, 'task.created', NULL),
+        (2, CASE created.state WHEN 'ready' THEN 'task.marked_ready' WHEN 'scheduled' THEN 'task.scheduled' END,
+            CASE created.state WHEN 'scheduled' THEN '{"run_at":"' || to_char(created.run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"') || '"}' END)
+    ) AS event (n, type, data)
+    WHERE event.type IS NOT NULL
+    ORDER BY incoming.n, event.n
+), woken AS (
+    SELECT count(pg_notify(penstock.wake_channel(queue), '')) AS queues
+    FROM (
+        SELECT DISTINCT queue FROM created
+        WHERE :notify::text = 'yes' AND (state = 'ready' OR run_at <= coalesce((
+            SELECT min(due.run_at) FROM penstock.task_executions AS due WHERE due.state = 'scheduled'
+        ), run_at))
+    ) AS touched
+)
+SELECT created.id::text, created.state, woken.queues FROM created CROSS JOIN woken;
+
+-- name: holders
+-- Read in a statement of its own: the one that met the conflict cannot see who caused it.
+SELECT asked.n, found.id::text, found.state
+FROM json_to_recordset(:batch::text::json) AS asked (n integer, id uuid, task text, key text)
+CROSS JOIN LATERAL (
+    SELECT id, state FROM penstock.task_executions WHERE id = asked.id
+    UNION ALL
+    SELECT id, state FROM penstock.task_executions
+    WHERE task = asked.task AND key = asked.key AND key IS NOT NULL AND finished_at IS NULL
+    LIMIT 1
+) AS found;
+
+-- name: advance_serials
+-- The head of each serial goes; the others wait behind it. Needs the lock on its row.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
+), head AS MATERIALIZED (
+    SELECT first.id
+    FROM json_array_elements_text(:serials::text::json) AS line(serial)
+    CROSS JOIN LATERAL (
+        SELECT id, state FROM penstock.task_executions
+        WHERE serial = line.serial AND serial IS NOT NULL AND finished_at IS NULL
+        ORDER BY serial_place LIMIT 1
+    ) AS first
+    WHERE first.state = 'waiting'
+), moved AS (
+    UPDATE penstock.task_executions AS task
+    SET state = CASE WHEN task.run_at > moment.now THEN 'scheduled' ELSE 'ready' END
+    FROM moment
+    WHERE task.id = ANY (ARRAY(SELECT id FROM head)) AND task.state = 'waiting'
+    RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.state, task.run_at, moment.now
+), ready AS (
+    INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, task)
+    SELECT id, queue, priority, task FROM moved WHERE state = 'ready' ORDER BY id
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, at)
+    SELECT root_id, id,
+           CASE state WHEN 'ready' THEN 'task.marked_ready' ELSE 'task.scheduled' END,
+           CASE state WHEN 'scheduled' THEN '{"run_at":"' || to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"') || '"}' END,
+           now
+    FROM moved ORDER BY id
+), woken AS (
+    SELECT count(pg_notify(penstock.wake_channel(queue), '')) AS queues
+    FROM (SELECT DISTINCT queue FROM moved WHERE :notify::text = 'yes') AS touched
+)
+SELECT moved.id::text, moved.state, woken.queues FROM moved CROSS JOIN woken;

@@ -1,0 +1,57 @@
+"""Creating executions on PostgreSQL: the same script on our connections and on a caller's."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from penstock.model.executions import Created, NewExecution
+from penstock.model.states import State
+from penstock.store.batches import encode_new, encode_strings
+from penstock.store.scripts import Script, Step
+from penstock.store.sql import Statement
+
+
+def create(
+    statements: Mapping[str, Statement],
+    executions: Sequence[NewExecution],
+    *,
+    now: datetime | None,
+    notify: bool,
+) -> Script[list[Created]]:
+    """Write the executions; answer in their order.
+
+    One statement in the plain case. Serials need their rows locked before anything is
+    read under the lock; a taken key needs another look at who has it.
+    """
+    moment = {"now": now and now.isoformat(), "notify": "yes" if notify else "no"}
+    serials = sorted({new.serial for new in executions if new.serial is not None})
+    if serials:
+        yield Step(statements["lock_serials"], {"serials": encode_strings(serials)})
+
+    states: dict[str, State] = {}
+    holders: dict[int, Created] = {}
+    pending = dict(enumerate(executions))
+    while pending:
+        batch = encode_new(pending.values())
+        rows = yield Step(statements["create"], {"batch": batch, **moment})
+        states |= {row[0]: State(row[1]) for row in rows}
+        created = {row[0] for row in rows}
+        refused = [n for n, new in pending.items() if new.id not in created]
+        if not refused:
+            break
+        # The holder may have finished between the two statements; then the key is free.
+        asked = encode_new(pending[n] for n in refused)
+        rows = yield Step(statements["holders"], {"batch": asked})
+        for place, holder, state in rows:
+            n = refused[place]
+            holders[n] = Created(holder, created=holder == executions[n].id, state=State(state))
+        pending = {n: pending[n] for n in refused if n not in holders}
+
+    if serials:
+        rows = yield Step(
+            statements["advance_serials"], {"serials": encode_strings(serials), **moment}
+        )
+        states |= {row[0]: State(row[1]) for row in rows}
+    return [
+        holders.get(n) or Created(new.id, created=True, state=states[new.id])
+        for n, new in enumerate(executions)
+    ]

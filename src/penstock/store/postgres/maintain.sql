@@ -1,0 +1,136 @@
+-- name: promote
+-- The longest due first, and in that order into the outbox.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::timestamptz, clock_timestamp()) AS now
+), due AS MATERIALIZED (
+    SELECT task.id, task.run_at
+    FROM penstock.task_executions AS task
+    WHERE task.state = 'scheduled' AND task.run_at <= (SELECT now FROM moment)
+    ORDER BY task.run_at
+    LIMIT :limit
+    FOR NO KEY UPDATE SKIP LOCKED
+), moved AS (
+    UPDATE penstock.task_executions AS task
+    SET state = 'ready'
+    FROM moment
+    WHERE task.id = ANY (ARRAY(SELECT id FROM due)) AND task.state = 'scheduled'
+    RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.suspect, task.run_at, moment.now
+), ready AS (
+    INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, suspect, task)
+    SELECT id, queue, priority, suspect, task FROM moved ORDER BY run_at, id
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
+    SELECT root_id, id, 'task.marked_ready', now FROM moved ORDER BY run_at, id
+), woken AS (
+    SELECT count(pg_notify(penstock.wake_channel(queue), '')) AS queues
+    FROM (SELECT DISTINCT queue FROM moved WHERE :notify) AS touched
+)
+SELECT (SELECT count(*) FROM moved) AS promoted,
+       (SELECT min(later.run_at) - (SELECT now FROM moment) FROM penstock.task_executions AS later
+        WHERE later.state = 'scheduled' AND later.run_at > (SELECT now FROM moment)) AS next_due,
+       woken.queues
+FROM woken;
+
+-- name: observer
+SELECT id FROM penstock.workers WHERE id = :observer FOR KEY SHARE;
+
+-- name: declare_dead
+-- The beat is the fence: a worker that has beaten since it was last seen is alive.
+DELETE FROM penstock.workers AS worker
+USING unnest(:worker_ids::text[], :beats::bigint[]) AS dead (id, beat)
+WHERE worker.id = dead.id AND worker.beat = dead.beat AND worker.id <> :observer
+RETURNING worker.id;
+
+-- name: recover
+-- SKIP LOCKED: a late settlement that holds the row decides by itself.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::timestamptz, clock_timestamp()) AS now
+), orphan AS MATERIALIZED (
+    SELECT task.id, task.worker_id
+    FROM penstock.task_executions AS task
+    WHERE task.worker_id IS NOT NULL
+      AND NOT EXISTS (SELECT FROM penstock.workers AS owner WHERE owner.id = task.worker_id)
+    ORDER BY task.worker_id, task.id
+    LIMIT :limit
+    FOR NO KEY UPDATE OF task SKIP LOCKED
+), moved AS (
+    UPDATE penstock.task_executions AS task
+    SET state = CASE
+            WHEN task.cancel_requested THEN 'cancelled'
+            WHEN task.started_at IS NOT NULL AND task.crashes + 1 >= task.max_crashes THEN 'failed'
+            ELSE 'ready'
+        END,
+        sub_state = NULL,
+        attempt = CASE WHEN task.started_at IS NULL THEN task.attempt - 1 ELSE task.attempt END,
+        crashes = CASE WHEN task.started_at IS NULL THEN task.crashes ELSE task.crashes + 1 END,
+        suspect = true,
+        fence = task.fence + 1,
+        worker_id = NULL,
+        error = CASE
+            WHEN task.started_at IS NOT NULL AND task.crashes + 1 >= task.max_crashes
+             AND NOT task.cancel_requested THEN :abandoned
+            ELSE task.error
+        END,
+        finished_at = CASE
+            WHEN task.cancel_requested
+              OR task.started_at IS NOT NULL AND task.crashes + 1 >= task.max_crashes THEN moment.now
+        END
+    FROM orphan, moment
+    WHERE task.id = ANY (ARRAY(SELECT id FROM orphan)) AND task.id = orphan.id
+      AND task.worker_id = orphan.worker_id
+    RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.seq, task.state,
+              task.serial, task.crashes, task.started_at, orphan.worker_id AS lost_worker, moment.now
+), ready AS (
+    INSERT INTO penstock.task_outbox (task_execution_id, seq, queue, priority, suspect, task)
+    SELECT id, seq, queue, priority, true, task FROM moved WHERE state = 'ready' ORDER BY seq
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, worker_id, at)
+    SELECT root_id, id,
+           CASE state WHEN 'ready' THEN 'task.recovered' WHEN 'failed' THEN 'task.abandoned' ELSE 'task.cancelled' END,
+           json_build_object('lost_worker', lost_worker, 'started', started_at IS NOT NULL, 'crashes', crashes)::text,
+           :observer, now
+    FROM moved ORDER BY seq
+), woken AS (
+    SELECT count(pg_notify(penstock.wake_channel(queue), '')) AS queues
+    FROM (SELECT DISTINCT queue FROM moved WHERE :notify AND state = 'ready') AS touched
+)
+SELECT moved.id::text, moved.state, moved.serial, woken.queues FROM moved CROSS JOIN woken ORDER BY moved.seq;
+
+-- name: strangers
+-- What the worker has in the database and not in its hands. Its claims and its
+-- reconciliations take turns, so nothing here is on its way to it.
+SELECT task.id::text, task.fence, task.serial
+FROM penstock.task_executions AS task
+WHERE task.worker_id = :worker_id AND task.worker_id IS NOT NULL
+  AND NOT EXISTS (
+      SELECT FROM json_to_recordset(:batch::json) AS held (id uuid, fence bigint)
+      WHERE held.id = task.id AND held.fence = task.fence
+  );
+
+-- name: sweep
+-- Ids begin with the time of their making, so nothing younger than the limit is read.
+-- SKIP LOCKED: a rerun that holds the row keeps it.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::timestamptz, clock_timestamp()) - :older_than::interval AS before
+), finished AS MATERIALIZED (
+    SELECT task.id, task.root_id
+    FROM penstock.task_executions AS task
+    WHERE task.id > :after::uuid
+      AND task.id < (SELECT (lpad(to_hex((extract(epoch FROM before) * 1000)::bigint), 12, '0')
+                             || '00000000000000000000')::uuid FROM moment)
+      AND task.finished_at < (SELECT before FROM moment)
+      AND task.state IN ('completed', 'skipped', 'cancelled')
+    ORDER BY task.id
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+), forgotten AS (
+    DELETE FROM penstock.execution_events
+    WHERE root_id = ANY (ARRAY(SELECT root_id FROM finished WHERE root_id = id))
+    RETURNING 1
+), swept AS (
+    DELETE FROM penstock.task_executions
+    WHERE id = ANY (ARRAY(SELECT id FROM finished))
+    RETURNING id
+)
+SELECT (SELECT count(*) FROM swept), (SELECT count(*) FROM forgotten),
+       (SELECT id::text FROM swept ORDER BY id DESC LIMIT 1);

@@ -1,0 +1,1 @@
+"""What tests of programs that use Penstock need; nothing here is meant for production."""

@@ -1,0 +1,97 @@
+"""The databases that the suite runs on, and a way past the store to what they hold."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+from psycopg import sql as pg
+
+from penstock.model.clock import Clock
+from penstock.store.contract import Store
+from penstock.store.postgres.store import PostgresStore
+from penstock.store.sqlite.store import SqliteStore
+
+Row = tuple[Any, ...]
+
+TABLES = ("task_executions", "task_outbox", "execution_events", "workers", "paused_queues")
+ONLY_ON_POSTGRES = ("serials", "propagations")
+
+
+class Database(Protocol):
+    """One empty database of its own for a test."""
+
+    @property
+    def dialect(self) -> str: ...
+
+    def open(self, clock: Clock | None = None) -> Store:
+        """Return another store on this database, which the caller closes."""
+        ...
+
+    def query(self, statement: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
+        """Run a statement that both databases understand, in a transaction of its own.
+
+        Tables have no schema, parameters are written `:name`.
+        """
+        ...
+
+    def empty(self) -> None:
+        """Remove all rows, and leave the tables."""
+        ...
+
+
+@dataclass(frozen=True)
+class SqliteDatabase:
+    path: Path
+    dialect: str = "sqlite"
+
+    def open(self, clock: Clock | None = None) -> Store:
+        return SqliteStore(self.path, clock=clock)
+
+    def query(self, statement: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
+        with closing(sqlite3.connect(self.path, timeout=30)) as connection, connection:
+            return connection.execute(statement, dict(parameters or {})).fetchall()
+
+    def empty(self) -> None:
+        with closing(sqlite3.connect(self.path, timeout=30)) as connection, connection:
+            for table in TABLES:
+                connection.execute(f"DELETE FROM {table}")
+
+
+@dataclass(frozen=True)
+class PostgresDatabase:
+    url: str
+    schema: str
+    dialect: str = "postgres"
+
+    def open(self, clock: Clock | None = None) -> Store:
+        return PostgresStore(self.url, schema=self.schema, clock=clock)
+
+    def query(self, statement: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
+        given = dict(parameters or {})
+        for name in given:
+            statement = statement.replace(f":{name}", f"%({name})s")
+        with self.connect() as connection:
+            cursor = connection.execute(statement.encode(), given)
+            return cursor.fetchall() if cursor.description else []
+
+    def empty(self) -> None:
+        with self.connect() as connection:
+            tables = pg.SQL(", ").join(map(pg.Identifier, TABLES + ONLY_ON_POSTGRES))
+            connection.execute(pg.SQL("TRUNCATE {}").format(tables))
+
+    def connect(self) -> "psycopg.Connection[Row]":
+        """A connection that finds the tables without their schema, as a person's would."""
+        return psycopg.connect(self.url, options=f"-c search_path={self.schema}")
+
+
+def count(database: Database, table: str, where: str = "true") -> int:
+    ((rows,),) = database.query(f"SELECT count(*) FROM {table} WHERE {where}")
+    return int(rows)
+
+
+def names(rows: Sequence[Row]) -> list[str]:
+    return [str(row[0]) for row in rows]
