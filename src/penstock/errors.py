@@ -5,6 +5,11 @@ PenstockError
 ├── UnknownTask                  a task name that nobody registered
 ├── ExecutionNotFound            an id that the database does not know
 ├── KeyTaken                     a rerun whose key belongs to another live execution
+├── TaskNotCompleted             an execution ended without a result
+│   ├── TaskFailed               it failed for good
+│   ├── TaskCancelled            somebody cancelled it
+│   └── TaskSkipped              its rule said that it should not run
+├── NotBound                     a task that belongs to no App yet
 └── StoreError                   the database could not do what was asked
     ├── StoreUnavailable         no answer: the work may or may not have been done
     │   └── StoreBusy            another writer held SQLite's lock for too long
@@ -16,15 +21,31 @@ PenstockError
         └── SchemaChanged        a migration that ran is not the one that we ship
 
 Modules that check one kind of value define its error beside it: `InvalidDuration`,
-`InvalidRetry`, `InvalidPayload`, `InvalidId`, `SettingsError`.
+`InvalidRetry`, `InvalidPayload`, `InvalidId`, `InvalidTask`, `InvalidArguments`,
+`ConnectionRefused`, `SettingsError`. What a task raises on purpose, `GiveUp` and
+`RetryAfter`, stands beside the retry policy that listens to it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 
 
 class PenstockError(Exception):
     """The root of all errors that Penstock raises on purpose."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # By default an exception is rebuilt by calling its class with its sentence, which
+        # fails for a class that builds the sentence itself; they must cross processes.
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(
+    kind: type[PenstockError], args: tuple[object, ...], facts: dict[str, object]
+) -> PenstockError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
 
 
 class IllegalTransition(PenstockError):
@@ -80,6 +101,51 @@ class KeyTaken(PenstockError):
         )
 
 
+class TaskNotCompleted(PenstockError):
+    """An execution ended without a result; `reason` is what its history says."""
+
+    ended = "ended without a result"
+
+    def __init__(self, task: str, execution_id: str, *, reason: Mapping[str, object]) -> None:
+        self.task = task
+        self.execution_id = execution_id
+        self.reason = dict(reason)
+        because = ": ".join(str(reason[part]) for part in ("type", "message") if reason.get(part))
+        super().__init__(
+            f"{task!r} {self.ended}{f' ({because})' if because else ''}. "
+            f"`penstock history {execution_id}` tells the whole story."
+        )
+
+
+class TaskFailed(TaskNotCompleted):
+    """The execution failed for good."""
+
+    ended = "failed"
+
+
+class TaskCancelled(TaskNotCompleted):
+    """The execution was cancelled."""
+
+    ended = "was cancelled"
+
+
+class TaskSkipped(TaskNotCompleted):
+    """The execution was skipped."""
+
+    ended = "was skipped"
+
+
+class NotBound(PenstockError):
+    """A task that belongs to no App has no database to be enqueued in."""
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+        super().__init__(
+            f"Task {task!r} belongs to a Registry that no App includes, so there is no database "
+            "to enqueue it in. Open one with `App(url, include=[registry])` first."
+        )
+
+
 class StoreError(PenstockError):
     """The database could not do what was asked."""
 
@@ -104,11 +170,12 @@ class StoreBusy(StoreUnavailable):
     def __init__(self, doing: str, *, waited: float, because: BaseException) -> None:
         self.waited = waited
         super().__init__(doing, because=because)
-        self.args = (
+        sentence = (
             f"Another connection has held the SQLite write lock for more than {waited:g} s, so we "
             f"could not {doing}; nothing was written. If this thread itself has a transaction "
-            "open on the same file, pass it along with `using(connection=…)`.",
+            "open on the same file, pass it along with `using(connection=…)`."
         )
+        self.args = (sentence,)
 
 
 class StoreRefused(StoreError):

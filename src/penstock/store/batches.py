@@ -63,6 +63,7 @@ class _LeaseRow(msgspec.Struct):
     id: str
     fence: int
     worker_id: str
+    started_at_us: int | None = None
 
 
 def encode_new(executions: Iterable[NewExecution]) -> str:
@@ -90,8 +91,12 @@ def encode_outcomes(outcomes: Iterable[Outcome]) -> str:
     return _as_text(rows, doing="store an outcome")
 
 
-def encode_leases(leases: Iterable[Lease]) -> str:
-    rows = [_LeaseRow(n, *lease) for n, lease in enumerate(leases)]
+def encode_leases(leases: Sequence[Lease], started_at: Sequence[datetime] | None = None) -> str:
+    moments = [None] * len(leases) if started_at is None else started_at
+    rows = [
+        _LeaseRow(n, *lease, microseconds_at(moment))
+        for n, (lease, moment) in enumerate(zip(leases, moments, strict=True))
+    ]
     return _as_text(rows, doing="compare a lease")
 
 

@@ -5,8 +5,8 @@ beside it. Repeating a call whose reply was lost changes nothing twice. `tests/c
 holds each store to every sentence below.
 """
 
-from collections.abc import Collection, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from penstock.model.events import Event
@@ -25,7 +25,18 @@ from penstock.model.executions import (
 )
 from penstock.model.outcomes import Outcome
 from penstock.model.states import State
+from penstock.model.wakeups import Chores, WakeUp
 from penstock.model.workers import Beat, Peer, Pulse, WorkerInfo
+
+
+class WorkDistributor(Protocol):
+    """Wakes a worker that has nothing to do."""
+
+    def wait_for_work(self, timeout: float) -> WakeUp:
+        """Return as soon as there may be something to do, or NOTHING after `timeout` seconds."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Store(Protocol):
@@ -102,8 +113,10 @@ class Store(Protocol):
         """
         ...
 
-    def start(self, leases: Sequence[Lease]) -> list[Lease]:
-        """Record that these attempts have begun; return the leases that were lost.
+    def start(
+        self, leases: Sequence[Lease], *, started_at: Sequence[datetime] | None = None
+    ) -> list[Lease]:
+        """Record that these attempts have begun, then or now; return the leases that were lost.
 
         Needed only for what must be known before the outcome is: a started task is
         charged with a crash when its worker dies, one that never started is not.
@@ -138,6 +151,14 @@ class Store(Protocol):
         A serial's successor is released in the settlement itself, unless a caller's open
         transaction is just adding to that serial: then it is released here.
         """
+        ...
+
+    def chores(self) -> Chores:
+        """What `recover`, `propagate` and `promote` would find; one cheap read."""
+        ...
+
+    def distributor(self, queues: Callable[[], Sequence[str]]) -> WorkDistributor:
+        """Who tells a worker of these queues that there may be work."""
         ...
 
     # --- workers ----------------------------------------------------------------------
@@ -206,9 +227,7 @@ class Store(Protocol):
 
     def paused(self) -> list[str]: ...
 
-    def sweep(
-        self, *, older_than: timedelta, after: str | None = None, limit: int = 1000
-    ) -> Swept:
+    def sweep(self, *, older_than: timedelta, after: str | None = None, limit: int = 1000) -> Swept:
         """Remove executions that ended well or were cancelled, and their events.
 
         Takes at most `limit` executions in one transaction, in the order of their ids, and

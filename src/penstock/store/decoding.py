@@ -29,9 +29,7 @@ def _as_it_is(moment: datetime) -> datetime:
     return moment
 
 
-def decode_snapshot(
-    row: Sequence[Any], moment: Callable[[Any], datetime] = _as_it_is
-) -> Snapshot:
+def decode_snapshot(row: Sequence[Any], moment: Callable[[Any], datetime] = _as_it_is) -> Snapshot:
     def at(column: int) -> datetime | None:
         return None if row[column] is None else moment(row[column])
 

@@ -56,9 +56,7 @@ class LowWater:
         # One suspect at a time, but not always the same lane's: another may be empty.
         self._turn += 1
         chosen = suspicious[self._turn % len(suspicious)] if suspicious else None
-        return [
-            (lane, self._marks[lane]) for lane in wanted if not lane.suspect or lane == chosen
-        ]
+        return [(lane, self._marks[lane]) for lane in wanted if not lane.suspect or lane == chosen]
 
     def found(self, lane: Lane, first: int) -> None:
         """Remember where a scan of this lane found its first row."""

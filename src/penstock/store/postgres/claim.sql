@@ -31,7 +31,8 @@ SELECT queue, priority, suspect FROM lane;
 -- LATERAL under one LIMIT: rows are locked one by one as they are pulled, lane after lane,
 -- so none is locked that is not taken. MATERIALIZED: a nested loop would repeat the scan
 -- and claim past the limit.
--- The outbox by ctid, the tasks by an array: a join back would hash the whole table.
+-- The outbox by ctid, the tasks by unnested arrays: the planner takes those for short, so it
+-- looks tasks up by id, where a join to the CTE could hash the whole table.
 WITH alive AS MATERIALIZED (
     SELECT coalesce(:now::timestamptz, clock_timestamp()) AS now
     FROM penstock.workers WHERE id = :worker_id FOR KEY SHARE
@@ -61,9 +62,9 @@ WITH alive AS MATERIALIZED (
     UPDATE penstock.task_executions AS task
     SET state = 'running', sub_state = 'active', attempt = task.attempt + 1, fence = task.fence + 1,
         worker_id = :worker_id, seq = due.seq, claimed_at = alive.now, started_at = NULL
-    FROM due, alive
-    WHERE task.id = ANY (ARRAY(SELECT task_execution_id FROM due))
-      AND task.id = due.task_execution_id AND task.state = 'ready'
+    FROM alive, unnest(ARRAY(SELECT task_execution_id FROM due), ARRAY(SELECT seq FROM due),
+                       ARRAY(SELECT turn FROM due)) AS due (id, seq, turn)
+    WHERE task.id = due.id AND task.state = 'ready'
     RETURNING task.id, task.root_id, task.fence, task.task, task.args, task.queue, task.priority,
               due.seq, task.attempt, task.retries, task.crashes, task.suspect, task.serial,
               task.claimed_at, due.turn

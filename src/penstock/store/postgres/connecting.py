@@ -23,7 +23,7 @@ SESSION = (
     "-c default_transaction_isolation=read\\ committed"
     " -c timezone=UTC -c statement_timeout=60s -c idle_in_transaction_session_timeout=60s"
 )
-KEEPALIVES = {
+KEEPALIVES: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
     "keepalives_interval": 5,

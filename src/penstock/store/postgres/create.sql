@@ -61,10 +61,10 @@ WITH moment AS MATERIALIZED (
     WHERE event.type IS NOT NULL
     ORDER BY incoming.n, event.n
 ), woken AS (
-    SELECT count(pg_notify(penstock.wake_channel(queue), '')) AS queues
+    SELECT count(pg_notify(penstock.wake_channel(queue), state)) AS queues
     FROM (
-        SELECT DISTINCT queue FROM created
-        WHERE :notify::text = 'yes' AND (state = 'ready' OR run_at <= coalesce((
+        SELECT DISTINCT queue, state FROM created
+        WHERE :notify::text = 'yes' AND (state <> 'scheduled' OR run_at <= coalesce((
             SELECT min(due.run_at) FROM penstock.task_executions AS due WHERE due.state = 'scheduled'
         ), run_at))
     ) AS touched
@@ -113,7 +113,7 @@ WITH moment AS MATERIALIZED (
            now
     FROM moved ORDER BY id
 ), woken AS (
-    SELECT count(pg_notify(penstock.wake_channel(queue), '')) AS queues
-    FROM (SELECT DISTINCT queue FROM moved WHERE :notify::text = 'yes') AS touched
+    SELECT count(pg_notify(penstock.wake_channel(queue), state)) AS queues
+    FROM (SELECT DISTINCT queue, state FROM moved WHERE :notify::text = 'yes') AS touched
 )
 SELECT moved.id::text, moved.state, woken.queues FROM moved CROSS JOIN woken;

@@ -22,7 +22,7 @@ WITH moment AS MATERIALIZED (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
     SELECT root_id, id, 'task.marked_ready', now FROM moved ORDER BY run_at, id
 ), woken AS (
-    SELECT count(pg_notify(penstock.wake_channel(queue), '')) AS queues
+    SELECT count(pg_notify(penstock.wake_channel(queue), 'ready')) AS queues
     FROM (SELECT DISTINCT queue FROM moved WHERE :notify) AS touched
 )
 SELECT (SELECT count(*) FROM moved) AS promoted,
@@ -75,9 +75,9 @@ WITH moment AS MATERIALIZED (
             WHEN task.cancel_requested
               OR task.started_at IS NOT NULL AND task.crashes + 1 >= task.max_crashes THEN moment.now
         END
-    FROM orphan, moment
-    WHERE task.id = ANY (ARRAY(SELECT id FROM orphan)) AND task.id = orphan.id
-      AND task.worker_id = orphan.worker_id
+    FROM moment, unnest(ARRAY(SELECT id FROM orphan), ARRAY(SELECT worker_id FROM orphan))
+        AS orphan (id, worker_id)
+    WHERE task.id = orphan.id AND task.worker_id IS NOT DISTINCT FROM orphan.worker_id
     RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.seq, task.state,
               task.serial, task.crashes, task.started_at, orphan.worker_id AS lost_worker, moment.now
 ), ready AS (
@@ -91,7 +91,7 @@ WITH moment AS MATERIALIZED (
            :observer, now
     FROM moved ORDER BY seq
 ), woken AS (
-    SELECT count(pg_notify(penstock.wake_channel(queue), '')) AS queues
+    SELECT count(pg_notify(penstock.wake_channel(queue), 'ready')) AS queues
     FROM (SELECT DISTINCT queue FROM moved WHERE :notify AND state = 'ready') AS touched
 )
 SELECT moved.id::text, moved.state, moved.serial, woken.queues FROM moved CROSS JOIN woken ORDER BY moved.seq;
@@ -134,3 +134,14 @@ WITH moment AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM swept), (SELECT count(*) FROM forgotten),
        (SELECT id::text FROM swept ORDER BY id DESC LIMIT 1);
+
+-- name: chores
+SELECT EXISTS (SELECT FROM penstock.task_executions AS task
+               WHERE task.worker_id IS NOT NULL
+                 AND NOT EXISTS (SELECT FROM penstock.workers AS owner WHERE owner.id = task.worker_id)),
+       EXISTS (SELECT FROM penstock.propagations),
+       (SELECT min(task.run_at) - coalesce(:now::timestamptz, clock_timestamp())
+        FROM penstock.task_executions AS task WHERE task.state = 'scheduled');
+
+-- name: wake_channels
+SELECT penstock.wake_channel(queue) FROM unnest(:queues::text[]) AS line (queue);

@@ -50,7 +50,7 @@ WITH moment AS MATERIALIZED (
             WHERE live.serial = task.serial AND live.serial IS NOT NULL AND live.finished_at IS NULL
         ), 0) + place.n END
     FROM moment, unnest(:ids::uuid[]) WITH ORDINALITY AS place (id, n)
-    WHERE task.id = ANY (:ids::uuid[]) AND task.id = place.id
+    WHERE task.id = place.id
       AND task.state IN ('completed', 'failed', 'skipped', 'cancelled')
     RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.state, place.n, moment.now
 ), ready AS (
@@ -65,7 +65,7 @@ WITH moment AS MATERIALIZED (
     WHERE event.type IS NOT NULL
     ORDER BY moved.n, event.n
 ), woken AS (
-    SELECT count(pg_notify(penstock.wake_channel(queue), '')) AS queues
+    SELECT count(pg_notify(penstock.wake_channel(queue), 'ready')) AS queues
     FROM (SELECT DISTINCT queue FROM moved WHERE :notify) AS touched
 )
 SELECT moved.id::text, woken.queues FROM moved CROSS JOIN woken;
@@ -88,7 +88,7 @@ RETURNING queue;
 WITH resumed AS (
     DELETE FROM penstock.paused_queues WHERE queue = :queue RETURNING queue
 )
-SELECT queue, pg_notify(penstock.wake_channel(queue), '') FROM resumed;
+SELECT queue, pg_notify(penstock.wake_channel(queue), 'ready') FROM resumed;
 
 -- name: paused
 SELECT queue FROM penstock.paused_queues ORDER BY queue;

@@ -28,7 +28,7 @@ WITH moment AS MATERIALIZED (
             WHEN batch.state IN ('completed', 'failed', 'cancelled') OR task.cancel_requested THEN moment.now
         END
     FROM batch, moment
-    WHERE task.id = ANY (ARRAY(SELECT id FROM batch)) AND task.id = batch.id
+    WHERE task.id = batch.id
       AND task.fence = batch.fence AND task.worker_id IS NOT DISTINCT FROM batch.worker_id
     RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.state, task.seq,
               task.suspect, task.run_at, batch.n, batch.event, batch.data, batch.started_at_us,
@@ -46,9 +46,9 @@ WITH moment AS MATERIALIZED (
     WHERE event.at IS NOT NULL
     ORDER BY moved.n, event.n
 ), woken AS (
-    SELECT count(pg_notify(penstock.wake_channel(queue), '')) AS queues
+    SELECT count(pg_notify(penstock.wake_channel(queue), state)) AS queues
     FROM (
-        SELECT DISTINCT queue FROM moved
+        SELECT DISTINCT queue, state FROM moved
         WHERE :notify AND (state = 'ready' OR state = 'scheduled' AND run_at <= coalesce((
             SELECT min(due.run_at) FROM penstock.task_executions AS due WHERE due.state = 'scheduled'
         ), run_at))
@@ -62,25 +62,26 @@ SELECT moved.n, moved.state, woken.queues FROM moved CROSS JOIN woken;
 SELECT asked.n
 FROM json_to_recordset(:batch::json) AS asked (n integer, id uuid, fence bigint)
 JOIN penstock.task_executions AS task ON task.id = asked.id
-WHERE task.id = ANY (ARRAY(SELECT id FROM json_to_recordset(:batch::json) AS any_of (id uuid)))
-  AND task.settled_fence = asked.fence;
+WHERE task.settled_fence = asked.fence;
 
 -- name: start
 WITH moment AS MATERIALIZED (
     SELECT coalesce(:now::timestamptz, clock_timestamp()) AS now
 ), batch AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(:batch::json) AS held (n integer, id uuid, fence bigint, worker_id text)
+    SELECT * FROM json_to_recordset(:batch::json) AS held (
+        n integer, id uuid, fence bigint, worker_id text, started_at_us bigint
+    )
 ), moved AS (
     UPDATE penstock.task_executions AS task
-    SET started_at = moment.now
+    SET started_at = coalesce('epoch'::timestamptz + batch.started_at_us * interval '1 microsecond', moment.now)
     FROM batch, moment
-    WHERE task.id = ANY (ARRAY(SELECT id FROM batch)) AND task.id = batch.id
+    WHERE task.id = batch.id
       AND task.fence = batch.fence AND task.worker_id IS NOT DISTINCT FROM batch.worker_id
       AND task.started_at IS NULL
-    RETURNING task.id, task.root_id, batch.n, batch.worker_id, moment.now
+    RETURNING task.id, task.root_id, batch.n, batch.worker_id, task.started_at
 )
 INSERT INTO penstock.execution_events (root_id, task_execution_id, type, worker_id, at)
-SELECT root_id, id, 'task.started', worker_id, now FROM moved ORDER BY n;
+SELECT root_id, id, 'task.started', worker_id, started_at FROM moved ORDER BY n;
 
 -- name: change_sub_state
 WITH moment AS MATERIALIZED (
@@ -91,7 +92,7 @@ WITH moment AS MATERIALIZED (
     UPDATE penstock.task_executions AS task
     SET sub_state = :sub_state
     FROM batch, moment
-    WHERE task.id = ANY (ARRAY(SELECT id FROM batch)) AND task.id = batch.id
+    WHERE task.id = batch.id
       AND task.fence = batch.fence AND task.worker_id IS NOT DISTINCT FROM batch.worker_id
       AND task.sub_state <> :sub_state
     RETURNING task.id, task.root_id, batch.n, batch.worker_id, moment.now
@@ -104,8 +105,7 @@ SELECT root_id, id, :event, :data, worker_id, now FROM moved ORDER BY n;
 SELECT asked.n
 FROM json_to_recordset(:batch::json) AS asked (n integer, id uuid, fence bigint, worker_id text)
 JOIN penstock.task_executions AS task ON task.id = asked.id
-WHERE task.id = ANY (ARRAY(SELECT id FROM json_to_recordset(:batch::json) AS any_of (id uuid)))
-  AND task.fence = asked.fence AND task.worker_id IS NOT DISTINCT FROM asked.worker_id;
+WHERE task.fence = asked.fence AND task.worker_id IS NOT DISTINCT FROM asked.worker_id;
 
 -- name: try_lock_serials
 -- Never waits: a caller may keep its transaction open for as long as it likes.

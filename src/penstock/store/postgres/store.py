@@ -5,7 +5,7 @@ its rows by itself (claim, promote, recover, sweep, propagate) steps over locked
 so never waits. The hot operations are one statement, and so one round trip, each.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -29,6 +29,7 @@ from penstock.model.executions import (
 )
 from penstock.model.outcomes import Outcome, Released
 from penstock.model.states import FINAL, State, SubState
+from penstock.model.wakeups import Chores
 from penstock.model.workers import Beat, Peer, Pulse, WorkerInfo
 from penstock.store.batches import encode_leases, encode_outcomes, encode_strings, event_data
 from penstock.store.decoding import (
@@ -51,6 +52,7 @@ from penstock.store.migrations import (
 )
 from penstock.store.postgres.connecting import Connection, Connections
 from penstock.store.postgres.creating import create
+from penstock.store.postgres.wakeups import PostgresDistributor
 from penstock.store.connections.callers import Callers
 from penstock.store.scripts import Row, Script, Step, run
 from penstock.store.settling import settle_each
@@ -65,8 +67,15 @@ class PostgresStore:
     """Keeps executions in the tables of one schema of a PostgreSQL database."""
 
     def __init__(
-        self, url: str, *, schema: str = "penstock", clock: Clock | None = None, notify: bool = True
+        self,
+        url: str,
+        *,
+        schema: str = "penstock",
+        clock: Clock | None = None,
+        notify: bool = True,
+        listen_url: str | None = None,
     ) -> None:
+        self._listen_url = listen_url or url
         self._connections = Connections(url)
         self._schema = schema
         self._clock = clock
@@ -159,10 +168,10 @@ class PostgresStore:
     ) -> list[Created]:
         return await self._callers.arun(connection, self._creating(executions, notify=notify))
 
-    def _creating(self, executions: Sequence[NewExecution], *, notify: bool) -> Script[list[Created]]:
-        return create(
-            self.statements, executions, now=self._now(), notify=notify and self._notify
-        )
+    def _creating(
+        self, executions: Sequence[NewExecution], *, notify: bool
+    ) -> Script[list[Created]]:
+        return create(self.statements, executions, now=self._now(), notify=notify and self._notify)
 
     def claim(
         self,
@@ -218,9 +227,11 @@ class PostgresStore:
             marks.found(lanes[row[-1] - 1][0], row[6])
         return [Claimed(Lease(row[0], row[1], worker_id), *row[2:-1]) for row in rows]
 
-    def start(self, leases: Sequence[Lease]) -> list[Lease]:
+    def start(
+        self, leases: Sequence[Lease], *, started_at: Sequence[datetime] | None = None
+    ) -> list[Lease]:
         def start(connection: Connection) -> list[Lease]:
-            batch = encode_leases(leases)
+            batch = encode_leases(leases, started_at)
             self._rows(connection, "start", batch=batch, now=self._now())
             return self._lost(connection, leases, batch)
 
@@ -291,7 +302,9 @@ class PostgresStore:
     def propagate(self, *, limit: int = 100) -> int:
         def propagate(connection: Connection) -> int:
             with connection.transaction():
-                serials = [row[0] for row in self._rows(connection, "take_propagations", limit=limit)]
+                serials = [
+                    row[0] for row in self._rows(connection, "take_propagations", limit=limit)
+                ]
                 self._advance(connection, set(serials))
                 return len(serials)
 
@@ -314,6 +327,21 @@ class PostgresStore:
             self._rows(connection, "forget_empty_serials", serials=locked)
         if in_use := sorted(set(wanted) - set(locked)):
             self._rows(connection, "leave_propagations", serials=in_use)
+
+    def chores(self) -> Chores:
+        ((orphans, propagations, next_due),) = self._do(
+            "look for chores", "chores", now=self._now()
+        )
+        return Chores(orphans, propagations, next_due)
+
+    def distributor(self, queues: Callable[[], Sequence[str]]) -> PostgresDistributor:
+        return PostgresDistributor(
+            self._listen_url if self._notify else None,
+            lambda: [
+                row[0]
+                for row in self._do("name the channels", "wake_channels", queues=list(queues()))
+            ],
+        )
 
     # --- workers ----------------------------------------------------------------------
 
@@ -414,7 +442,11 @@ class PostgresStore:
                     # wait for the task: taking it now would be the wrong order.
                     return None
                 moved = self._rows(
-                    connection, "cancel", ids=wanted, data=event_data(reason=reason), now=self._now()
+                    connection,
+                    "cancel",
+                    ids=wanted,
+                    data=event_data(reason=reason),
+                    now=self._now(),
                 )
                 self._rows(connection, "request_cancel", ids=wanted)
                 gone = {row[0] for row in moved}

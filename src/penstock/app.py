@@ -1,0 +1,351 @@
+"""The front door: an App knows the tasks and the database."""
+
+import asyncio
+import importlib
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Unpack
+from uuid import UUID
+
+from penstock.engine.background import BackgroundWorker
+from penstock.engine.client import Client
+from penstock.engine.declaring import TaskDecorator
+from penstock.engine.executions import Execution, StateName
+from penstock.engine.requests import EnqueueOptions, InvalidOption, Request, new_execution
+from penstock.engine.shapes import AsyncConnection, SyncConnection
+from penstock.engine.tasks import Task
+from penstock.engine.worker import Worker
+from penstock.errors import PenstockError
+from penstock.model.payloads import decode, encode
+from penstock.model.states import State
+from penstock.registry import AnyTask, Registry
+from penstock.running import WorkerChoices, run_in_foreground, worker_options
+from penstock.settings import Settings, load_settings
+from penstock.store.contract import Store
+from penstock.store.opening import open_store
+
+_apps: "weakref.WeakSet[App]" = weakref.WeakSet()
+
+
+class AlreadyOpen(PenstockError):
+    """An App that is in use cannot be configured any more."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This App has opened its database already, so it cannot be configured any more. "
+            "Call `app.configure(…)` before its first use, or `app.close()` first."
+        )
+
+
+class App:
+    """Tasks and the database that keeps their executions.
+
+    Making an App does no I/O. It opens its database when it is first used, once in every
+    process, also in one that was forked from a parent that had used it.
+    """
+
+    def __init__(
+        self,
+        database: str | None = None,
+        *,
+        schema: str | None = None,
+        migrate: bool = False,
+        include: Sequence[Registry | str] = (),
+    ) -> None:
+        self._arguments: dict[str, object] = {}
+        self._migrate = migrate
+        self._settings: Settings | None = None
+        self._store: Store | None = None
+        self._opening = threading.RLock()
+        self._client = Client(self._opened)
+        self._registry = Registry()
+        self._registry.bind(self._client)
+        self._included: list[Registry] = []
+        self._modules: list[str] = []
+        self.configure(database=database, schema=schema)
+        for registry in include:
+            self._include(registry)
+        _apps.add(self)
+
+    def __repr__(self) -> str:
+        return f"<App with {len(self.tasks)} tasks>"
+
+    # --- set-up -----------------------------------------------------------------------
+
+    def configure(
+        self,
+        *,
+        database: str | None = None,
+        schema: str | None = None,
+        migrate: bool | None = None,
+    ) -> None:
+        """Say where the database is, before the App is used."""
+        if self._store is not None:
+            raise AlreadyOpen
+        given = {"database.url": database, "database.schema": schema}
+        self._arguments |= {name: value for name, value in given.items() if value is not None}
+        if migrate is not None:
+            self._migrate = migrate
+
+    @property
+    def settings(self) -> Settings:
+        """What is set, by arguments, environment and penstock.toml; read once."""
+        if self._settings is None:
+            self._settings = load_settings(arguments=self._arguments)
+        return self._settings
+
+    @property
+    def store(self) -> Store:
+        return self._opened()
+
+    def _opened(self) -> Store:
+        if self._store is not None:
+            return self._store
+        with self._opening:
+            if self._store is None:
+                store = self._made_store()
+                if self._migrate:
+                    store.migrate()
+                else:
+                    store.check_schema()
+                for registry in self._included:
+                    registry.bind(self._client)
+                self._store = store
+            return self._store
+
+    def _made_store(self) -> Store:
+        database = self.settings.database
+        return open_store(database.url, schema=database.schema, notify=database.notify)
+
+    def migrate(self) -> list[int]:
+        """Bring the tables to this version; return the migrations that ran."""
+        with self._opening:
+            if self._store is not None:
+                return self._store.migrate()
+            store = self._made_store()
+            try:
+                return store.migrate()
+            finally:
+                store.close()
+
+    def close(self) -> None:
+        """Close the connections. The App opens again when it is used again."""
+        with self._opening:
+            store, self._store, self._settings = self._store, None, None
+        if store is not None:
+            store.close()
+        for registry in self._included:
+            registry.unbind(self._client)
+
+    def _forget_lock(self) -> None:
+        self._opening = threading.RLock()
+
+    # --- tasks ------------------------------------------------------------------------
+
+    @property
+    def task(self) -> TaskDecorator:
+        """Declare a task: `@app.task` or `@app.task(queue="mail", retry=["1m", "5m"])`."""
+        return self._registry.task
+
+    @property
+    def tasks(self) -> dict[str, AnyTask]:
+        """Every task that this App knows, by name."""
+        registries = (self._registry, *self._included)
+        return {task.name: task for registry in registries for task in registry}
+
+    def import_included(self) -> None:
+        """Import the modules that `include` named, and take in their registries."""
+        while self._modules:
+            module = importlib.import_module(self._modules[0])
+            self._modules.pop(0)
+            for found in vars(module).values():
+                if isinstance(found, Registry):
+                    self._include(found)
+
+    def _include(self, registry: Registry | str) -> None:
+        if isinstance(registry, str):
+            self._modules.append(registry)
+            return
+        if not isinstance(registry, Registry):
+            raise InvalidOption(
+                "include",
+                registry,
+                because="it is neither a Registry nor the name of a module",
+                instead='Write include=[registry, "package.tasks"]',
+            )
+        if registry in self._included:
+            return
+        known = self.tasks
+        for task in registry:
+            if task.name in known:
+                self._registry.add(task)  # names both places if they are two functions
+        registry.bind(self._client)
+        self._included.append(registry)
+
+    def find_task(self, name: str) -> AnyTask | None:
+        """Return the task of this name or former name, or None."""
+        for registry in (self._registry, *self._included):
+            if name in registry:
+                return registry.get(name)
+        return None
+
+    # --- enqueue ----------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        task: str,
+        arguments: Mapping[str, object] | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> Execution[Any]:
+        """Enqueue by name, for a caller that need not have the code.
+
+        Where the code is known here, the arguments are checked against it.
+        """
+        (execution,) = self._client.enqueue([self._named(task, arguments or {}, options)])
+        return execution
+
+    async def aenqueue(
+        self,
+        task: str,
+        arguments: Mapping[str, object] | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> Execution[Any]:
+        (execution,) = await self._client.aenqueue([self._named(task, arguments or {}, options)])
+        return execution
+
+    def enqueue_many(self, requests: Iterable[Request[Any]]) -> list[Execution[Any]]:
+        """Write all of them in one transaction, in this order."""
+        return self._client.enqueue(_checked_requests(requests))
+
+    async def aenqueue_many(self, requests: Iterable[Request[Any]]) -> list[Execution[Any]]:
+        return await self._client.aenqueue(_checked_requests(requests))
+
+    def using(
+        self, *, connection: SyncConnection | AsyncConnection, notify: bool = True
+    ) -> AbstractContextManager[None]:
+        """Write everything that the block enqueues into this connection's transaction."""
+        return self._client.using(connection, notify=notify)
+
+    def _named(
+        self, name: str, arguments: Mapping[str, object], options: EnqueueOptions
+    ) -> Request[Any]:
+        task = self.find_task(name)
+        if task is not None:
+            return task.using(**options).request_named(arguments)
+        if not isinstance(arguments, Mapping):
+            raise InvalidOption(
+                "arguments",
+                arguments,
+                because="arguments go by name",
+                instead='Write app.enqueue("task", {"name": value})',
+            )
+        new = new_execution(name, encode(dict(arguments)), options)
+        return Request(new, decode, options.get("notify", True))
+
+    # --- work -------------------------------------------------------------------------
+
+    def worker(self, **options: Unpack[WorkerChoices]) -> BackgroundWorker:
+        """Work in the background of a block: `with app.worker(slots=4): …`, also `async with`."""
+        return BackgroundWorker(lambda loop: self._made_worker(options, loop))
+
+    def run_worker(self, *, until_idle: bool = False, **options: Unpack[WorkerChoices]) -> None:
+        """Work in the foreground, until a signal says stop or, with `until_idle`, nothing is due.
+
+        The first SIGTERM or SIGINT stops claiming and lets tasks finish for the grace period;
+        the second releases them at once.
+        """
+        run_in_foreground(self._made_worker(options, None), until_idle=until_idle)
+
+    def _made_worker(
+        self, choices: WorkerChoices, loop: asyncio.AbstractEventLoop | None
+    ) -> Worker:
+        self.import_included()
+        options = worker_options(self.settings.worker, choices)
+        return Worker(self.store, lambda: self.tasks, options, loop=loop)
+
+    # --- look -------------------------------------------------------------------------
+
+    def get(self, execution_id: str | UUID) -> Execution[Any]:
+        """Read one execution by its id."""
+        return self._typed(self._client.get(execution_id))
+
+    async def aget(self, execution_id: str | UUID) -> Execution[Any]:
+        return await asyncio.to_thread(self.get, execution_id)
+
+    def find(
+        self,
+        *,
+        task: str | Task[..., Any] | None = None,
+        state: StateName | None = None,
+        queue: str | None = None,
+        key: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> list[Execution[Any]]:
+        """Executions that match all that is given, newest first.
+
+        For the next page, pass the last one's id as `before`.
+        """
+        snapshots = self._client.find(
+            task=task.name if isinstance(task, Task) else task,
+            state=None if state is None else _checked_state(state),
+            queue=queue,
+            key=key,
+            before=before,
+            limit=limit,
+        )
+        return [self._typed(Execution(snapshot, self._client)) for snapshot in snapshots]
+
+    async def afind(self, **filters: Any) -> list[Execution[Any]]:
+        return await asyncio.to_thread(lambda: self.find(**filters))
+
+    def counts(self) -> dict[StateName, int]:
+        """How many executions are in each state, zeros too."""
+        return {state.value: count for state, count in self._client.counts().items()}
+
+    async def acounts(self) -> dict[StateName, int]:
+        return await asyncio.to_thread(self.counts)
+
+    def _typed(self, execution: Execution[Any]) -> Execution[Any]:
+        task = self.find_task(execution.task)
+        if task is None:
+            return execution
+        return Execution(
+            execution.snapshot, self._client, decode_result=task.signature.decode_result
+        )
+
+
+def _checked_requests(requests: Iterable[Request[Any]]) -> list[Request[Any]]:
+    checked = list(requests)
+    for place, request in enumerate(checked):
+        if not isinstance(request, Request):
+            raise InvalidOption(
+                f"requests[{place}]",
+                request,
+                because="it is no request",
+                instead="Make each with task.request(…)",
+            )
+    return checked
+
+
+def _checked_state(state: str) -> State:
+    try:
+        return State(state)
+    except ValueError:
+        raise InvalidOption(
+            "state",
+            state,
+            because="there is no such state",
+            instead=f"There are {', '.join(State)}",
+        ) from None
+
+
+def _after_fork() -> None:
+    for app in list(_apps):
+        app._forget_lock()  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,1 @@
+"""What turns functions into tasks, and tasks into executions."""

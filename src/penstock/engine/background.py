@@ -1,0 +1,61 @@
+"""A worker in the background of somebody's block, plain or async."""
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from penstock.engine.worker import Worker
+
+
+class BackgroundWorker:
+    """`with app.worker(): …` or `async with app.worker(): …`.
+
+    In an async block, async tasks run on the block's own loop. No signal handler is
+    touched: the process belongs to the caller.
+    """
+
+    def __init__(self, make: Callable[[asyncio.AbstractEventLoop | None], Worker]) -> None:
+        self._make = make
+        self._worker: Worker | None = None
+
+    def __enter__(self) -> Self:
+        self._worker = self._make(None)
+        self._worker.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+
+    async def __aenter__(self) -> Self:
+        self._worker = self._make(asyncio.get_running_loop())
+        await asyncio.to_thread(self._worker.start)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._worker is not None:
+            await asyncio.to_thread(self._worker.stop)
+
+    @property
+    def id(self) -> str:
+        """The id under which others see this worker now."""
+        if self._worker is None:
+            message = "this worker has not been started: use it as a context manager"
+            raise RuntimeError(message)
+        return self._worker.id
+
+    def wait_until_idle(self) -> None:
+        """Return when nothing is due any more and nothing runs here."""
+        if self._worker is not None:
+            self._worker.wait_until_idle()

@@ -1,0 +1,172 @@
+"""What a caller does with executions: write them, find them, act on them."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from penstock.errors import ExecutionNotFound
+from penstock.engine.executions import Execution
+from penstock.engine.requests import Request
+from penstock.model.events import Event
+from penstock.model.executions import (
+    CancelAnswer,
+    Created,
+    NewExecution,
+    RerunAnswer,
+    Snapshot,
+)
+from penstock.model.ids import parse_id, time_of
+from penstock.model.payloads import decode
+from penstock.model.states import State
+from penstock.store.contract import Store
+
+
+class Around(NamedTuple):
+    """The connection that an enclosing `using` block has set."""
+
+    connection: object
+    notify: bool
+
+
+class Client:
+    """Speaks with the store for tasks and for the app; opens it when it is first needed."""
+
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self._open_store = open_store
+        self._around: ContextVar[Around | None] = ContextVar("penstock_connection", default=None)
+
+    @property
+    def store(self) -> Store:
+        return self._open_store()
+
+    @contextmanager
+    def using(self, connection: object, *, notify: bool = True) -> Iterator[None]:
+        """Write everything in the block into this connection's transaction."""
+        token = self._around.set(Around(connection, notify))
+        try:
+            yield
+        finally:
+            self._around.reset(token)
+
+    # --- writing ----------------------------------------------------------------------
+
+    def enqueue(
+        self, requests: Sequence[Request[Any]], *, connection: object = None
+    ) -> list[Execution[Any]]:
+        where, notify = self._where(connection, requests)
+        executions = [request.new for request in requests]
+        if where is None:
+            created = self.store.create(executions, notify=notify)
+        else:
+            created = self.store.create_on(where, executions, notify=notify)
+        return self._as_executions(requests, created)
+
+    async def aenqueue(
+        self, requests: Sequence[Request[Any]], *, connection: object = None
+    ) -> list[Execution[Any]]:
+        where, notify = self._where(connection, requests)
+        executions = [request.new for request in requests]
+        if where is None:
+            created = await asyncio.to_thread(self._create, executions, notify)
+        else:
+            # Opening may read a file or wait for the database: not on the loop.
+            store = await asyncio.to_thread(self._open_store)
+            created = await store.acreate_on(where, executions, notify=notify)
+        return self._as_executions(requests, created)
+
+    def _create(self, executions: Sequence[NewExecution], notify: bool) -> list[Created]:  # noqa: FBT001
+        return self.store.create(executions, notify=notify)
+
+    def _where(
+        self, connection: object, requests: Sequence[Request[Any]]
+    ) -> tuple[object | None, bool]:
+        notify = all(request.notify for request in requests)
+        around = self._around.get()
+        if connection is not None or around is None:
+            return connection, notify
+        return around.connection, notify and around.notify
+
+    def _as_executions(
+        self, requests: Sequence[Request[Any]], created: Sequence[Created]
+    ) -> list[Execution[Any]]:
+        return [
+            Execution(
+                _first_snapshot(request.new, answer),
+                self,
+                created=answer.created,
+                decode_result=request.decode_result,
+            )
+            for request, answer in zip(requests, created, strict=True)
+        ]
+
+    # --- reading ----------------------------------------------------------------------
+
+    def get(
+        self, execution_id: str | UUID, *, decode_result: Callable[[str], Any] = decode
+    ) -> Execution[Any]:
+        return Execution(self.snapshot(parse_id(execution_id)), self, decode_result=decode_result)
+
+    def find(self, **filters: Any) -> list[Snapshot]:
+        return self.store.find(**filters)
+
+    def counts(self) -> dict[State, int]:
+        return self.store.counts()
+
+    def snapshot(self, execution_id: str) -> Snapshot:
+        for snapshot in self.store.get([execution_id]):
+            return snapshot
+        raise ExecutionNotFound(execution_id)
+
+    def history(self, execution_id: str) -> list[Event]:
+        return self.store.history(execution_id)
+
+    # --- acting -----------------------------------------------------------------------
+
+    def cancel(self, execution_id: str, reason: str | None = None) -> CancelAnswer:
+        (answer,) = self.store.cancel([execution_id], reason=reason)
+        if answer == "unknown":
+            raise ExecutionNotFound(execution_id)
+        return answer
+
+    def rerun(self, execution_id: str) -> RerunAnswer:
+        (answer,) = self.store.rerun([execution_id])
+        if answer == "unknown":
+            raise ExecutionNotFound(execution_id)
+        return answer
+
+
+def _first_snapshot(new: NewExecution, answer: Created) -> Snapshot:
+    """What is known of an execution before anything has been read back."""
+    asked_at = datetime.now(UTC) if answer.created else time_of(answer.id)
+    run_at = new.run_at or (asked_at + new.delay if new.delay is not None else None)
+    return Snapshot(
+        id=answer.id,
+        root_id=answer.id,
+        task=new.task,
+        args=new.args,
+        queue=new.queue,
+        priority=new.priority,
+        state=answer.state,
+        sub_state=None,
+        attempt=0,
+        retries=0,
+        crashes=0,
+        max_crashes=new.max_crashes,
+        suspect=False,
+        cancel_requested=False,
+        fence=0,
+        worker_id=None,
+        key=new.key,
+        serial=new.serial,
+        run_at=run_at,
+        result=None,
+        error=None,
+        created_at=asked_at,
+        claimed_at=None,
+        started_at=None,
+        finished_at=None,
+    )

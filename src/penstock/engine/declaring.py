@@ -1,0 +1,143 @@
+"""How a function becomes a task: what the decorator takes, what it refuses, what it returns."""
+
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, final, overload
+
+from penstock.engine.handle import AsyncTaskHandle, TaskHandle
+from penstock.engine.requests import InvalidOption, checked_name, checked_priority
+from penstock.engine.signatures import Colour
+from penstock.engine.tasks import Executor, TaskFunction, TaskOptions
+from penstock.model.durations import Duration, parse_duration
+from penstock.model.executions import DEFAULT_MAX_CRASHES, DEFAULT_QUEUE
+from penstock.model.retry import DEFAULT_RETRY, Retry
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+RetryOption = Retry | list[Duration] | list[str] | tuple[Duration, ...] | None
+
+
+@final
+class _Anything:
+    """Matched only by a first parameter that is `object`, `Any` or not annotated.
+
+    Without it, the overloads below that take a handle out would take that parameter out.
+    """
+
+
+class TaskDecorator(Protocol):
+    """`@app.task` and `@app.task(…)`."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[_Anything, P], Coroutine[Any, Any, T]], /
+    ) -> TaskFunction[..., T, ..., Coroutine[Any, Any, T]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[_Anything, P], T], /
+    ) -> TaskFunction[..., T, ..., T]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[AsyncTaskHandle, P], Coroutine[Any, Any, T]], /
+    ) -> TaskFunction[P, T, Concatenate[AsyncTaskHandle, P], Coroutine[Any, Any, T]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[TaskHandle, P], T], /
+    ) -> TaskFunction[P, T, Concatenate[TaskHandle, P], T]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, T]], /
+    ) -> TaskFunction[P, T, P, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __call__(self, function: Callable[P, T], /) -> TaskFunction[P, T, P, T]: ...
+    @overload
+    def __call__(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        retry: RetryOption = DEFAULT_RETRY,
+        timeout: Duration | None = None,
+        executor: Executor | None = None,
+        max_crashes: int = DEFAULT_MAX_CRASHES,
+        max_running: int | None = None,
+        aliases: list[str] | tuple[str, ...] = (),
+    ) -> "TaskDecorator": ...
+
+
+def checked_options(
+    colour: Colour,
+    *,
+    queue: object = DEFAULT_QUEUE,
+    priority: object = 0,
+    retry: object = DEFAULT_RETRY,
+    timeout: Duration | None = None,
+    executor: object = None,
+    max_crashes: object = DEFAULT_MAX_CRASHES,
+    max_running: object = None,
+    aliases: object = (),
+) -> TaskOptions:
+    """Turn what the decorator was given into options, or refuse it by name."""
+    return TaskOptions(
+        queue=checked_name("queue", queue),
+        priority=checked_priority(priority),
+        retry=Retry.of(retry),  # type: ignore[arg-type] # refuses what is none
+        timeout=None if timeout is None else _checked_timeout(timeout),
+        executor=_checked_executor(colour, executor),
+        max_crashes=_checked_count("max_crashes", max_crashes),
+        max_running=None if max_running is None else _checked_count("max_running", max_running),
+        aliases=_checked_aliases(aliases),
+    )
+
+
+def _checked_timeout(timeout: Duration) -> timedelta:
+    parsed = parse_duration(timeout)
+    if not parsed:
+        raise InvalidOption(
+            "timeout",
+            timeout,
+            because="no task can end in no time",
+            instead="Leave it out for a task without a time limit",
+        )
+    return parsed
+
+
+def _checked_executor(colour: Colour, executor: object) -> Executor:
+    natural: Executor = "loop" if colour is Colour.ASYNC else "thread"
+    match executor:
+        case None:
+            return natural
+        case "process" if colour is Colour.SYNC:
+            return "process"
+        case "thread" | "loop" if executor == natural:
+            return natural
+    raise InvalidOption(
+        "executor",
+        executor,
+        because="a `def` task runs in a thread or in a process, an `async def` task on the loop",
+        instead='Leave it out, or say executor="process" for a CPU-bound `def`',
+    )
+
+
+def _checked_count(option: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidOption(
+            option,
+            value,
+            because="it must be a whole number, at least 1",
+            instead="Leave it out for the default",
+        )
+    return value
+
+
+def _checked_aliases(aliases: object) -> tuple[str, ...]:
+    if not isinstance(aliases, list | tuple):
+        raise InvalidOption(
+            "aliases",
+            aliases,
+            because="it must be a list of names",
+            instead='Write aliases=["old_name"]',
+        )
+    return tuple(checked_name("aliases", alias) for alias in aliases)

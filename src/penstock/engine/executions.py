@@ -1,0 +1,230 @@
+"""One requested instance of a task, as a user sees it."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+
+from penstock.errors import (
+    TaskCancelled,
+    TaskFailed,
+    TaskNotCompleted,
+    TaskSkipped,
+)
+from penstock.model.events import Event, EventType
+from penstock.model.executions import CancelAnswer, RerunAnswer, Snapshot
+from penstock.model.payloads import decode
+from penstock.model.states import FINAL, State
+
+T_co = TypeVar("T_co", covariant=True)
+
+StateName = Literal[
+    "scheduled", "waiting", "ready", "running", "completed", "failed", "skipped", "cancelled"
+]
+SubStateName = Literal["active", "deferred"]
+
+_SHORTEST_LOOK = 0.005
+_LONGEST_LOOK = 0.25
+
+_ENDED: dict[State, type[TaskNotCompleted]] = {
+    State.FAILED: TaskFailed,
+    State.CANCELLED: TaskCancelled,
+    State.SKIPPED: TaskSkipped,
+}
+
+
+class Reads(Protocol):
+    """What an execution needs of its client."""
+
+    def snapshot(self, execution_id: str) -> Snapshot: ...
+    def history(self, execution_id: str) -> list[Event]: ...
+    def cancel(self, execution_id: str, reason: str | None) -> CancelAnswer: ...
+    def rerun(self, execution_id: str) -> RerunAnswer: ...
+
+
+class Execution(Generic[T_co]):
+    """A snapshot: attributes never touch the database; `refresh()` takes a new one."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        reads: Reads,
+        *,
+        created: bool = True,
+        decode_result: Callable[[str], Any] = decode,
+    ) -> None:
+        self._snapshot = snapshot
+        self._reads = reads
+        self._decode_result = decode_result
+        self.created = created
+
+    def __repr__(self) -> str:
+        return f"<Execution {self.id} of {self.task!r}: {self.state}, attempt {self.attempt}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Execution) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    # --- the snapshot -----------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        return self._snapshot.id
+
+    @property
+    def task(self) -> str:
+        return self._snapshot.task
+
+    @property
+    def queue(self) -> str:
+        return self._snapshot.queue
+
+    @property
+    def priority(self) -> int:
+        return self._snapshot.priority
+
+    @property
+    def key(self) -> str | None:
+        return self._snapshot.key
+
+    @property
+    def serial(self) -> str | None:
+        return self._snapshot.serial
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The stored arguments by name, as plain JSON values."""
+        arguments: dict[str, Any] = decode(self._snapshot.args)  # type: ignore[assignment]
+        return arguments
+
+    @property
+    def state(self) -> StateName:
+        return self._snapshot.state.value
+
+    @property
+    def sub_state(self) -> SubStateName | None:
+        """What a running task does: "active", or "deferred" while it waits without a slot."""
+        sub_state = self._snapshot.sub_state
+        return sub_state.value if sub_state else None
+
+    @property
+    def attempt(self) -> int:
+        """How many attempts have begun and not been given back."""
+        return self._snapshot.attempt
+
+    @property
+    def error(self) -> dict[str, Any] | None:
+        """The last error: type, message and traceback."""
+        stored = self._snapshot.error
+        return None if stored is None else decode(stored)  # type: ignore[return-value]
+
+    @property
+    def worker_id(self) -> str | None:
+        return self._snapshot.worker_id
+
+    @property
+    def run_at(self) -> datetime | None:
+        return self._snapshot.run_at
+
+    @property
+    def created_at(self) -> datetime:
+        return self._snapshot.created_at
+
+    @property
+    def started_at(self) -> datetime | None:
+        return self._snapshot.started_at
+
+    @property
+    def finished_at(self) -> datetime | None:
+        return self._snapshot.finished_at
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Everything that the database knew, as one value."""
+        return self._snapshot
+
+    # --- the database -----------------------------------------------------------------
+
+    def refresh(self) -> Self:
+        """Take a new snapshot, and return this execution."""
+        self._snapshot = self._reads.snapshot(self.id)
+        return self
+
+    async def arefresh(self) -> Self:
+        return await asyncio.to_thread(self.refresh)
+
+    def result(self, timeout: float | None = None) -> T_co:
+        """Wait until the execution has ended, and return what the task returned.
+
+        Raises:
+            TaskFailed, TaskCancelled, TaskSkipped: it ended otherwise; they carry the reason.
+            TimeoutError: it has not ended within `timeout` seconds.
+        """
+        self.refresh()
+        for pause in self._pauses(timeout):
+            time.sleep(pause)
+            self.refresh()
+        return self._outcome()
+
+    async def aresult(self, timeout: float | None = None) -> T_co:  # noqa: ASYNC109 - as `result`
+        await self.arefresh()
+        for pause in self._pauses(timeout):
+            await asyncio.sleep(pause)
+            await self.arefresh()
+        return await asyncio.to_thread(self._outcome)
+
+    def history(self) -> list[Event]:
+        """All that has happened to this execution, in order."""
+        return self._reads.history(self.id)
+
+    async def ahistory(self) -> list[Event]:
+        return await asyncio.to_thread(self.history)
+
+    def cancel(self, reason: str | None = None) -> CancelAnswer:
+        """End it at once, or ask it to stop if it runs ("requested")."""
+        return self._reads.cancel(self.id, reason)
+
+    async def acancel(self, reason: str | None = None) -> CancelAnswer:
+        return await asyncio.to_thread(self.cancel, reason)
+
+    def rerun(self) -> RerunAnswer:
+        """Give a finished execution a new life, with fresh retries."""
+        return self._reads.rerun(self.id)
+
+    async def arerun(self) -> RerunAnswer:
+        return await asyncio.to_thread(self.rerun)
+
+    def _pauses(self, timeout: float | None) -> Iterator[float]:
+        """How long to wait before each next look, until the execution has ended."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = _SHORTEST_LOOK
+        while self._snapshot.state not in FINAL:
+            left = _LONGEST_LOOK if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                message = (
+                    f"{self.task!r} has not ended within {timeout} s: it is {self.state}. "
+                    f"`penstock why {self.id}` says what it waits for."
+                )
+                raise TimeoutError(message)
+            yield min(pause, left)
+            pause = min(pause * 1.5, _LONGEST_LOOK)
+
+    def _outcome(self) -> T_co:
+        snapshot = self._snapshot
+        if snapshot.state is State.COMPLETED:
+            result: T_co = self._decode_result(snapshot.result or "null")
+            return result
+        raise _ENDED[snapshot.state](self.task, self.id, reason=self._reason())
+
+    def _reason(self) -> dict[str, Any]:
+        if self._snapshot.state is State.FAILED:
+            return self.error or {}
+        ends = [
+            event
+            for event in self.history()
+            if event.type in {EventType.CANCELLED, EventType.SKIPPED}
+        ]
+        return {"message": ends[-1].data.get("reason")} if ends else {}

@@ -1,0 +1,271 @@
+"""What a function must be to become a task: the refusals at declaration.
+
+Nothing here resolves an annotation that is still a string, because what it names may be defined
+further down in the module. Handles are told apart by their name alone where it must be so.
+"""
+
+import builtins
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from inspect import Parameter
+from types import ModuleType
+from typing import Any, get_args
+
+from penstock.errors import PenstockError
+
+_NO_SUCH_NAME = object()
+
+
+class Colour(StrEnum):
+    """Whether a function runs in a thread (`def`) or on a loop (`async def`)."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+class InvalidTask(PenstockError, TypeError):
+    """A function that cannot be a task, or not with these annotations."""
+
+    def __init__(self, task: str, reason: str, next_step: str) -> None:
+        self.task = task
+        self.reason = reason
+        self.next_step = next_step
+        # The facts themselves, so that the error survives the way out of a child process.
+        super().__init__(task, reason, next_step)
+
+    def __str__(self) -> str:
+        return f"{self.task!r} cannot be a task: {self.reason}. {self.next_step}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskShape:
+    """How a task function is called; `parameters` are those that the caller fills."""
+
+    colour: Colour
+    handle: str | None
+    parameters: tuple[Parameter, ...]
+    returns: object
+    function: Callable[..., object]
+
+    @property
+    def globals(self) -> dict[str, object]:
+        return getattr(self.function, "__globals__", {})
+
+    @property
+    def closure(self) -> dict[str, object]:
+        """The names of the functions around it that it uses, as far as they exist by now."""
+        code = getattr(self.function, "__code__", None)
+        cells = getattr(self.function, "__closure__", None) or ()
+        found: dict[str, object] = {}
+        for name, cell in zip(code.co_freevars if code else (), cells, strict=True):
+            with suppress(ValueError):
+                found[name] = cell.cell_contents
+        return found
+
+
+def inspect_function(
+    function: Callable[..., object], *, name: str, handle_types: Mapping[type, Colour]
+) -> TaskShape:
+    """Return the shape of `function`.
+
+    Raises:
+        InvalidTask: it is no function, or one that cannot be called from stored arguments.
+    """
+    if isinstance(function, staticmethod):
+        function = function.__func__
+    else:
+        _refuse_what_is_no_function(function, name)
+        _refuse_method(function, name)
+    if "<lambda>" in name:
+        raise InvalidTask(
+            name, "a lambda has no name to be stored under", 'Write a `def`, or give name="…"'
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidTask(
+            name,
+            "it yields, and nobody would take what a generator yields",
+            "Return a list, or enqueue another task for each item",
+        )
+    signature = _signature(function, name)
+    parameters = tuple(signature.parameters.values())
+    for parameter in parameters:
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            raise InvalidTask(
+                name,
+                f"*{parameter.name} has no names, and arguments are stored by name",
+                f"Take a list in its place, as in `{parameter.name}: list[int]`",
+            )
+    shape = TaskShape(
+        colour=Colour.ASYNC if inspect.iscoroutinefunction(function) else Colour.SYNC,
+        handle=None,
+        parameters=parameters,
+        returns=signature.return_annotation,
+        function=inspect.unwrap(function),
+    )
+    handle = _HandleCheck(name, shape, handle_types).find()
+    return shape if handle is None else replace(shape, handle=handle, parameters=parameters[1:])
+
+
+def _refuse_what_is_no_function(function: object, name: str) -> None:
+    if isinstance(function, classmethod) or inspect.ismethod(function):
+        raise _no_method(name, "it is a method, and its object is not stored with the arguments")
+    if inspect.isclass(function):
+        raise InvalidTask(
+            name, "it is a class", "Decorate a function that makes the object and works with it"
+        )
+    if not callable(function):
+        raise InvalidTask(
+            name,
+            f"it is no function, but {_article(type(function).__name__)}",
+            'Write `@app.task` above a `def`; options have names, as in `@app.task(name="…")`',
+        )
+    if isinstance(function, functools.partial) or not hasattr(function, "__name__"):
+        raise InvalidTask(
+            name,
+            f"it is no function, but {_article(type(function).__name__)} that can be called",
+            "Write a `def` that calls it, and decorate that",
+        )
+
+
+def _refuse_method(function: Callable[..., object], name: str) -> None:
+    owner = getattr(function, "__self__", None)
+    if hasattr(function, "__objclass__") or not isinstance(owner, ModuleType | None):
+        raise _no_method(name, "it is a method, and its object is not stored with the arguments")
+    around, _, _ = getattr(function, "__qualname__", "").rpartition(".")
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    first = code.co_varnames[0] if code is not None and code.co_argcount else ""
+    if around and not around.endswith("<locals>") and first in {"self", "cls"}:
+        raise _no_method(
+            name, f"it is a method of {around}, and {first!r} is not stored with the arguments"
+        )
+
+
+def _no_method(name: str, reason: str) -> InvalidTask:
+    return InvalidTask(
+        name, reason, "Write a function at module level, and pass what identifies the object"
+    )
+
+
+def _signature(function: Callable[..., object], name: str) -> inspect.Signature:
+    try:
+        if sys.version_info >= (3, 14):  # where to ask for annotations is to evaluate them
+            import annotationlib  # noqa: PLC0415 # there is none before 3.14
+
+            return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
+        return inspect.signature(function)
+    except (ValueError, TypeError) as error:
+        raise InvalidTask(
+            name,
+            "Python does not know its parameters, as of many functions written in C",
+            "Write a `def` with annotated parameters that calls it",
+        ) from error
+
+
+class _HandleCheck:
+    """Finds the handle among the parameters, and refuses it where it cannot be passed."""
+
+    def __init__(self, name: str, shape: TaskShape, handle_types: Mapping[type, Colour]) -> None:
+        self._name = name
+        self._shape = shape
+        self._handle_types = handle_types
+        self._by_name = {handle_type.__name__: handle_type for handle_type in handle_types}
+
+    def find(self) -> str | None:
+        """Return the name of the handle parameter, if there is one and it is in order."""
+        found: Parameter | None = None
+        for position, parameter in enumerate(self._shape.parameters):
+            handle_type = self._handle_type(parameter.annotation)
+            if handle_type is None:
+                self._refuse_handle_within(parameter)
+                continue
+            if found is not None:
+                raise InvalidTask(
+                    self._name,
+                    f"both {found.name!r} and {parameter.name!r} are handles",
+                    f"Keep {found.name!r}: an attempt has one handle",
+                )
+            if position or parameter.kind in {Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD}:
+                raise InvalidTask(
+                    self._name,
+                    f"the handle {parameter.name!r} is not the first positional parameter",
+                    f"Begin with it: `({parameter.name}: {handle_type.__name__}, …)`",
+                )
+            self._refuse_wrong_colour(parameter, handle_type)
+            found = parameter
+        return found.name if found is not None else None
+
+    def _refuse_wrong_colour(self, parameter: Parameter, handle_type: type) -> None:
+        colour = self._shape.colour
+        if self._handle_types[handle_type] is colour:
+            return
+        kind = "an `async def`" if colour is Colour.ASYNC else "a plain `def`"
+        right = [one.__name__ for one, its in self._handle_types.items() if its is colour]
+        raise InvalidTask(
+            self._name,
+            f"{parameter.name!r} is {_article(handle_type.__name__)}, and the task is {kind}",
+            f"Annotate it with {right[0]}" if right else "Leave the handle out",
+        )
+
+    def _refuse_handle_within(self, parameter: Parameter) -> None:
+        handle_type = self._mentioned(parameter.annotation)
+        if handle_type is not None:
+            raise InvalidTask(
+                self._name,
+                f"the annotation of {parameter.name!r} has {handle_type.__name__} inside another "
+                "type",
+                f"Annotate the first parameter plainly: `{parameter.name}: {handle_type.__name__}`",
+            )
+
+    def _handle_type(self, annotation: object) -> type | None:
+        text = _text_of(annotation)
+        if text is not None:
+            dotted = text.strip(" \t\n'\"")
+            meant = self._look_up(dotted)
+            if meant is _NO_SUCH_NAME:  # imported later, or only for the type checker
+                return self._by_name.get(dotted.rpartition(".")[2])
+            annotation = meant
+        if isinstance(annotation, type) and annotation in self._handle_types:
+            return annotation
+        return None
+
+    def _look_up(self, dotted: str) -> object:
+        first, *rest = dotted.split(".")
+        for names in (self._shape.closure, self._shape.globals, vars(builtins)):
+            if first in names:
+                found: Any = names[first]
+                break
+        else:
+            return _NO_SUCH_NAME
+        for step in rest:
+            found = getattr(found, step, _NO_SUCH_NAME)
+        return found
+
+    def _mentioned(self, annotation: object) -> type | None:
+        text = _text_of(annotation)
+        if text is not None:
+            if text.isidentifier():
+                return None
+            words = re.findall(r"\w+", text)
+            return next((self._by_name[word] for word in words if word in self._by_name), None)
+        for part in get_args(annotation):
+            found = self._handle_type(part) or self._mentioned(part)
+            if found is not None:
+                return found
+        return None
+
+
+def _text_of(annotation: object) -> str | None:
+    if isinstance(annotation, str):
+        return annotation
+    text = getattr(annotation, "__forward_arg__", None)
+    return text if isinstance(text, str) else None
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'AEIOUaeiou' else 'a'} {noun}"

@@ -1,0 +1,114 @@
+"""The heartbeat: says that this worker lives, hears who does not, and watches the other threads.
+
+A thread of its own that never dies of an exception: a handler that blocks the loop, or a
+slow settlement, must not make a living worker look dead.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from penstock.engine.identity import provably_gone
+from penstock.engine.observer import Observer
+from penstock.engine.outages import Outage
+from penstock.errors import StoreError
+from penstock.model.workers import Beat, Peer, Pulse
+from penstock.store.contract import Store
+
+log = logging.getLogger("penstock.worker")
+
+LOOK_EVERY = 0.5  # at processes on this machine: the kernel is asked, not the database
+
+
+class Listener(Protocol):
+    """Who wants to know what a heartbeat has shown."""
+
+    def declared_dead(self) -> None: ...
+    def cancel(self, execution_ids: Sequence[str]) -> None: ...
+    def recover(self, dead: Sequence[Beat]) -> None: ...
+    def check_threads(self) -> None: ...
+
+
+class Heart:
+    """Beats every `every` seconds, until it is stopped."""
+
+    def __init__(
+        self,
+        store: Store,
+        listener: Listener,
+        *,
+        worker_id: Callable[[], str],
+        every: float,
+        lease: float,
+        same_host: bool = True,
+    ) -> None:
+        self._store = store
+        self._listener = listener
+        self._worker_id = worker_id
+        self._every = every
+        self._lease = lease
+        self._same_host = same_host
+        self._observer = Observer(lease)
+        self._peers: tuple[Peer, ...] = ()
+        self._reported: set[str] = set()
+        self._outage = Outage("send heartbeats")
+        self._stop = threading.Event()
+        self._last_sent = time.monotonic()
+
+    @property
+    def lease_lost(self) -> bool:
+        """Whether others may think us dead by now: no beat sent within a lease has arrived."""
+        return time.monotonic() - self._last_sent > self._lease
+
+    def run_until_stopped(self) -> None:
+        next_beat = time.monotonic()
+        while not self._stop.is_set():
+            try:
+                if time.monotonic() >= next_beat:
+                    next_beat = time.monotonic() + self._every
+                    self._beat()
+                self._look_around()
+                self._listener.check_threads()
+            except Exception:
+                log.exception("the heart stumbled and goes on")
+            self._stop.wait(max(0.0, min(LOOK_EVERY, next_beat - time.monotonic())))
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _beat(self) -> None:
+        sent = time.monotonic()
+        try:
+            pulse = self._store.heartbeat(self._worker_id())
+        except StoreError as error:
+            self._outage.begins(error)
+            self._observer.could_not_look()
+            return
+        self._outage.ends()
+        if not pulse.alive:
+            self._listener.declared_dead()
+            return
+        self._last_sent = sent
+        self._hear(pulse)
+
+    def _hear(self, pulse: Pulse) -> None:
+        self._peers = pulse.peers
+        self._reported &= {peer.info.id for peer in pulse.peers}
+        if pulse.cancel_requested:
+            self._listener.cancel(pulse.cancel_requested)
+        if dead := self._observer.saw(pulse.peers):
+            self._listener.recover(dead)
+
+    def _look_around(self) -> None:
+        if not self._same_host:
+            return
+        gone = [
+            peer.seen
+            for peer in self._peers
+            if peer.info.id not in self._reported and provably_gone(peer.info.identity)
+        ]
+        if gone:
+            self._reported |= {beat.worker_id for beat in gone}
+            self._listener.recover(gone)

@@ -1,0 +1,158 @@
+"""Child processes for CPU-bound tasks. They die with their parent."""
+
+import ctypes
+import importlib
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from penstock.engine.failures import stored_error
+from penstock.engine.handle import TaskHandle
+from penstock.errors import PenstockError
+from penstock.model.executions import Claimed
+
+_PR_SET_PDEATHSIG = 1
+
+
+class ChildDied(PenstockError):
+    """The process of a task ended before the task did."""
+
+    def __init__(self, task: str, exit_code: int | None) -> None:
+        self.exit_code = exit_code
+        how = (
+            "ended" if exit_code is None or exit_code >= 0 else f"was killed by {_name(-exit_code)}"
+        )
+        super().__init__(f"The process that ran {task!r} {how} before the task had returned.")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a child says: a result as JSON text, or an error."""
+
+    result: str = "null"
+    error: BaseException | None = None
+    stored: str | None = None  # the error as text: its traceback does not cross processes
+
+
+class Child:
+    """One process that runs one task after the other."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_serve, args=(theirs, os.getpid()), daemon=True, name="penstock-process-task"
+        )
+        self._process.start()
+        theirs.close()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
+
+    def run(self, task: Any, claimed: Claimed) -> Answer:
+        function = task.function
+        try:
+            self._pipe.send((function.__module__, function.__qualname__, claimed))
+            answer: Answer = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            self._process.join(5)
+            raise ChildDied(task.name, self._process.exitcode) from error
+        return answer
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def close(self) -> None:
+        self._pipe.close()  # the end of its work: it leaves by itself
+
+
+class Processes:
+    """Children that have nothing to do wait here for the next task."""
+
+    def __init__(self, make: Callable[[], Child] = Child) -> None:
+        self._make = make
+        self._idle: list[Child] = []
+        self._lock = threading.Lock()
+
+    def take(self) -> Child:
+        with self._lock:
+            while self._idle:
+                child = self._idle.pop()
+                if child.alive:
+                    return child
+        return self._make()
+
+    def put_back(self, child: Child) -> None:
+        if child.alive:
+            with self._lock:
+                self._idle.append(child)
+        else:
+            child.close()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.close()
+
+
+# --- in the child ---------------------------------------------------------------------
+
+
+def _serve(pipe: Connection, parent: int) -> None:
+    _die_with(parent)
+    # The terminal's Ctrl-C goes to every process; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        try:
+            module, qualname, claimed = pipe.recv()
+        except (EOFError, OSError):
+            return
+        pipe.send(_picklable(_run(module, qualname, claimed)))
+
+
+def _run(module: str, qualname: str, claimed: Claimed) -> Answer:
+    try:
+        task: Any = sys.modules.get("__mp_main__") if module == "__main__" else None
+        task = task or importlib.import_module(module)
+        for part in qualname.split("."):
+            task = getattr(task, part)
+        signature = task.signature
+        args, kwargs = signature.spread(signature.decode_arguments(claimed.args))
+        if signature.takes_handle:
+            args = (TaskHandle(claimed), *args)
+        return Answer(result=signature.encode_result(task.function(*args, **kwargs)))
+    except BaseException as error:  # noqa: BLE001 - the parent decides what it means
+        return Answer(error=error, stored=stored_error(error))
+
+
+def _picklable(answer: Answer) -> Answer:
+    try:
+        pickle.loads(pickle.dumps(answer))  # noqa: S301 - our own bytes
+    except Exception:  # noqa: BLE001 - errors of users may hold anything
+        stand_in = RuntimeError(f"{type(answer.error).__qualname__}: {answer.error}")
+        return Answer(error=stand_in, stored=answer.stored)
+    return answer
+
+
+def _die_with(parent: int) -> None:
+    """On Linux the kernel ends us with the parent's death; elsewhere the closed pipe does."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it died before we had asked
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

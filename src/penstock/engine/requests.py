@@ -1,0 +1,131 @@
+"""What a caller asks for, before it is an execution."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, TypedDict, TypeVar
+
+from penstock.errors import PenstockError
+from penstock.model.durations import Duration, parse_duration
+from penstock.model.executions import DEFAULT_MAX_CRASHES, DEFAULT_QUEUE, NewExecution
+from penstock.model.ids import new_id
+
+T_co = TypeVar("T_co", covariant=True)
+
+PRIORITIES = range(-(2**31), 2**31)
+LONGEST_NAME = 200  # characters of a queue, a task, a key or a serial
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """How one execution differs from what its task declares."""
+
+    run_after: Duration | datetime | None
+    priority: int
+    queue: str
+    key: str | None
+    serial: str | None
+    notify: bool
+
+
+class InvalidOption(PenstockError, ValueError):
+    """An option that no execution can have."""
+
+    def __init__(self, option: str, value: object, *, because: str, instead: str) -> None:
+        self.option = option
+        self.value = value
+        super().__init__(f"{option}={value!r} is not possible: {because}. {instead}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[T_co]):
+    """One execution that has been asked for and not yet been written.
+
+    Make it with `task.request(…)`, hand many of them to `app.enqueue_many`.
+    """
+
+    new: NewExecution
+    decode_result: Callable[[str], Any]
+    notify: bool = True
+
+
+def new_execution(
+    task: str,
+    args: str,
+    options: EnqueueOptions,
+    *,
+    queue: str = DEFAULT_QUEUE,
+    priority: int = 0,
+    max_crashes: int = DEFAULT_MAX_CRASHES,
+) -> NewExecution:
+    """Combine what a task declares with what a caller asks for; refuse what cannot be."""
+    if unknown := sorted(set(options) - EnqueueOptions.__annotations__.keys()):
+        raise InvalidOption(
+            unknown[0],
+            options[unknown[0]],  # type: ignore[literal-required]
+            because="there is no such option",
+            instead=f"There are {', '.join(EnqueueOptions.__annotations__)} and connection",
+        )
+    run_at, delay = _when(options.get("run_after"))
+    return NewExecution(
+        id=new_id(),
+        task=task,
+        args=args,
+        queue=checked_name("queue", options.get("queue", queue)),
+        priority=checked_priority(options.get("priority", priority)),
+        run_at=run_at,
+        delay=delay,
+        key=_optional_name("key", options.get("key")),
+        serial=_optional_name("serial", options.get("serial")),
+        max_crashes=max_crashes,
+    )
+
+
+def _when(run_after: Duration | datetime | None) -> tuple[datetime | None, timedelta | None]:
+    if run_after is None:
+        return None, None
+    if not isinstance(run_after, datetime):
+        return None, parse_duration(run_after)
+    if run_after.tzinfo is None:
+        raise InvalidOption(
+            "run_after",
+            run_after,
+            because="a datetime without a time zone means another moment on every machine",
+            instead="Give it one, for example `datetime.now(UTC) + timedelta(hours=1)`",
+        )
+    return run_after.astimezone(UTC), None
+
+
+def checked_priority(priority: object) -> int:
+    if isinstance(priority, bool) or not isinstance(priority, int) or priority not in PRIORITIES:
+        raise InvalidOption(
+            "priority",
+            priority,
+            because="a priority is a whole number of at most 31 bits",
+            instead="Higher goes first, and 0 is the default",
+        )
+    return priority
+
+
+def _optional_name(option: str, value: object) -> str | None:
+    return None if value is None else checked_name(option, value)
+
+
+def checked_name(option: str, value: object) -> str:
+    """Return `value` if it can name something in the database and on a screen."""
+    if not isinstance(value, str):
+        raise InvalidOption(option, value, because="it must be a str", instead="Use str(…)")
+    if not value or len(value) > LONGEST_NAME:
+        raise InvalidOption(
+            option,
+            value,
+            because=f"it must have between 1 and {LONGEST_NAME} characters",
+            instead="Shorten it, or hash what is long",
+        )
+    if not value.isprintable():
+        raise InvalidOption(
+            option,
+            value,
+            because="it has characters that cannot be printed",
+            instead="Keep to letters, digits and signs",
+        )
+    return value

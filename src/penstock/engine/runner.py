@@ -1,0 +1,267 @@
+"""Runs what has been claimed, as many at a time as there are slots.
+
+Claimed tasks that have no slot yet wait here for a moment: a little work in stock, so that
+short tasks need not wait for the database between one and the next.
+"""
+
+import asyncio
+import contextvars
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+
+from penstock.engine.attempts import Attempt, TimedOut, current_execution
+from penstock.engine.deadlines import Deadlines
+from penstock.engine.processes import ChildDied, Processes
+from penstock.engine.settler import Settler
+from penstock.engine.slots import SlotPool
+from penstock.engine.threads import Threads
+from penstock.model.outcomes import Outcome, Released
+
+log = logging.getLogger("penstock.worker")
+
+STOCK_TIME = 0.05  # seconds of work that may wait here, by how long tasks took lately
+MOST_IN_STOCK = 500
+_SMOOTHING = 0.1
+
+
+class Runner:
+    """Everything between a claim and its outcome."""
+
+    def __init__(self, slots: int, *, loop: asyncio.AbstractEventLoop, settler: Settler) -> None:
+        self.slots = SlotPool(slots, when_free=self._begin_more)
+        self.running: dict[str, Attempt] = {}
+        self._stock: deque[Attempt] = deque()
+        self._lock = threading.RLock()
+        self._loop = loop
+        self._loop_tasks: set[asyncio.Task[None]] = set()
+        self._settler = settler
+        self._threads = Threads("penstock-task")
+        self._processes = Processes()
+        self._deadlines = Deadlines()
+        self._usual_duration = 1.0
+        self._closing = False
+        self.wants_more: Callable[[], None] = lambda: None
+        self.runaways = 0  # threads that went on after their timeout
+
+    # --- what the claimer needs to know -----------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """How many more tasks may be claimed now."""
+        with self._lock:
+            return self.slots.free + self._stock_target - len(self._stock)
+
+    @property
+    def _stock_target(self) -> int:
+        return min(MOST_IN_STOCK, int(self.slots.size * STOCK_TIME / self._usual_duration))
+
+    @property
+    def stock(self) -> int:
+        return len(self._stock)
+
+    @property
+    def idle(self) -> bool:
+        with self._lock:
+            return not self._stock and not self.running
+
+    def running_of(self, task: str) -> int:
+        with self._lock:
+            waiting = sum(attempt.task.name == task for attempt in self._stock)
+            return waiting + sum(one.task.name == task for one in tuple(self.running.values()))
+
+    @property
+    def runs_suspect(self) -> bool:
+        with self._lock:
+            attempts = (*self._stock, *self.running.values())
+            return any(attempt.claimed.suspect for attempt in attempts)
+
+    # --- beginning --------------------------------------------------------------------
+
+    def take(self, attempts: Sequence[Attempt]) -> None:
+        """Run these as slots become free."""
+        with self._lock:
+            self._stock.extend(attempts)
+        self._begin_more()
+
+    def _begin_more(self) -> None:
+        for_loop: list[Attempt] = []
+        with self._lock:
+            while self._stock and (slot := self.slots.take()) is not None:
+                attempt = self._stock.popleft()
+                attempt.slot = slot
+                self.running[attempt.id] = attempt
+                if attempt.task.options.executor == "loop":
+                    for_loop.append(attempt)
+                else:
+                    self._threads.run(partial(self._run_on_thread, attempt))
+            hungry = len(self._stock) <= self._stock_target // 2
+        if for_loop:
+            # One hop for all of them: a hop costs more than a whole claim does per task.
+            self._loop.call_soon_threadsafe(self._begin_on_loop, for_loop)
+        if hungry and not self._closing:
+            self.wants_more()
+
+    # --- on the loop ------------------------------------------------------------------
+
+    def _begin_on_loop(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            task = self._loop.create_task(self._run_on_loop(attempt), name=attempt.task.name)
+            self._loop_tasks.add(task)
+            task.add_done_callback(self._loop_tasks.discard)
+            attempt.interrupt = partial(self._cancel_on_loop, task)
+
+    def _cancel_on_loop(self, task: asyncio.Task[None]) -> None:
+        self._loop.call_soon_threadsafe(task.cancel)
+
+    async def _run_on_loop(self, attempt: Attempt) -> None:
+        current_execution.set(attempt.id)
+        self._begin(attempt)
+        timeout = attempt.task.options.timeout
+        try:
+            args, kwargs = attempt.arguments()
+            if timeout is None:
+                result = await attempt.task.function(*args, **kwargs)
+            else:
+                result = await _within(timeout, attempt, attempt.task.function(*args, **kwargs))
+        except asyncio.CancelledError as error:
+            stopped = attempt.released or attempt.cancelled
+            outcome = attempt.interrupted() if stopped else attempt.failed(error)
+        except BaseException as error:  # noqa: BLE001 - also SystemExit: a task cannot stop the worker
+            outcome = attempt.failed(error)
+        else:
+            outcome = attempt.completed(result)
+        self._end(attempt, outcome)
+
+    # --- on threads and in processes --------------------------------------------------
+
+    def _run_on_thread(self, attempt: Attempt) -> None:
+        contextvars.Context().run(self._run_plainly, attempt)
+
+    def _run_plainly(self, attempt: Attempt) -> None:
+        current_execution.set(attempt.id)
+        self._begin(attempt)
+        options = attempt.task.options
+        if options.timeout is not None:
+            deadline = attempt.begun_at + options.timeout.total_seconds()
+            self._deadlines.call_at(deadline, lambda: self._time_is_up(attempt))
+        try:
+            if options.executor == "process":
+                outcome = self._run_in_process(attempt)
+            else:
+                args, kwargs = attempt.arguments()
+                outcome = attempt.completed(attempt.task.function(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - also SystemExit: a task cannot stop the worker
+            outcome = attempt.failed(error)
+        self._end(attempt, outcome)
+
+    def _run_in_process(self, attempt: Attempt) -> Outcome:
+        child = self._processes.take()
+        attempt.interrupt = child.kill
+        try:
+            answer = child.run(attempt.task, attempt.claimed)
+        except ChildDied as error:
+            stopped = attempt.released or attempt.cancelled
+            return attempt.interrupted() if stopped else attempt.failed(error)
+        finally:
+            self._processes.put_back(child)
+        if answer.error is not None:
+            return attempt.failed(answer.error, answer.stored)
+        return attempt.completed_with(answer.result)
+
+    def _time_is_up(self, attempt: Attempt) -> None:
+        timeout = attempt.task.options.timeout
+        if attempt.ended or timeout is None:
+            return
+        self._end(attempt, attempt.failed(TimedOut(attempt.task.name, timeout)))
+        if attempt.interrupt is not None:
+            attempt.interrupt()
+        else:
+            self.runaways += 1
+            log.warning(
+                "%s %s went past its timeout; its thread cannot be stopped and goes on, "
+                "but nothing that it does counts any more",
+                attempt.task.name,
+                attempt.id,
+            )
+
+    # --- beginning and end ------------------------------------------------------------
+
+    def _begin(self, attempt: Attempt) -> None:
+        attempt.begin()
+        if not attempt.start_told:
+            attempt.start_was_told = self._settler.start_was_told
+            self._settler.note_start(attempt.claimed.lease, attempt.started_at)
+
+    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+        with self._lock:
+            if attempt.ended:
+                return  # its time was up before it came to an end by itself
+            attempt.ended = True
+            self.running.pop(attempt.id, None)
+        took = time.monotonic() - attempt.begun_at
+        self._usual_duration += _SMOOTHING * (max(took, 1e-5) - self._usual_duration)
+        self._settler.put(outcome)
+        if attempt.slot is not None:
+            attempt.slot.release()
+
+    # --- stopping ---------------------------------------------------------------------
+
+    def cancel(self, execution_ids: Sequence[str]) -> None:
+        """Ask these to stop, those that can be stopped from outside at once."""
+        for execution_id in execution_ids:
+            attempt = self.running.get(execution_id)
+            if attempt is not None and not attempt.cancelled:
+                attempt.cancelled = True
+                if attempt.interrupt is not None:
+                    attempt.interrupt()
+
+    def give_back_stock(self, *, older_than: float = 0.0) -> None:
+        """Release what has been claimed and has not begun, for others to take."""
+        before = time.monotonic() - older_than
+        with self._lock:
+            kept = [attempt for attempt in self._stock if attempt.received_at > before]
+            given_back = [attempt for attempt in self._stock if attempt.received_at <= before]
+            self._stock = deque(kept)
+        for attempt in given_back:
+            claimed = attempt.claimed
+            self._settler.put(
+                Released(lease=claimed.lease, serial=claimed.serial, reason="no slot was free")
+            )
+
+    def drop_stock(self) -> None:
+        """Forget what has not begun: others have taken it back."""
+        with self._lock:
+            self._stock.clear()
+
+    def begin_nothing_more(self) -> None:
+        """From now on nothing new begins."""
+        self._closing = True
+        self.give_back_stock()
+
+    def interrupt(self) -> None:
+        """Release what still runs; threads go on until they end by themselves."""
+        for attempt in tuple(self.running.values()):
+            attempt.released = True
+            if attempt.interrupt is not None:
+                attempt.interrupt()
+
+    def close(self) -> None:
+        self._threads.close()
+        self._processes.close()
+        self._deadlines.close()
+
+
+async def _within(timeout: timedelta, attempt: Attempt, running: object) -> object:
+    limit = asyncio.timeout(timeout.total_seconds())
+    try:
+        async with limit:
+            return await running  # type: ignore[misc]
+    except TimeoutError:
+        if limit.expired():
+            raise TimedOut(attempt.task.name, timeout) from None
+        raise

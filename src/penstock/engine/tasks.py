@@ -1,0 +1,192 @@
+"""A task: a function whose calls can be kept in a database and run elsewhere.
+
+The classes are many because the type checker is to know what each can do: `enqueue` takes
+the function's own parameters without the handle, a plain call takes all of them, and what
+`using` returns on a sync connection has no `aenqueue`.
+"""
+
+import asyncio
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from uuid import UUID
+
+from penstock.engine.client import Client
+from penstock.engine.executions import Execution
+from penstock.engine.handle import AsyncTaskHandle, TaskHandle
+from penstock.engine.requests import EnqueueOptions, Request, new_execution
+from penstock.engine.shapes import AsyncConnection, SyncConnection, is_async
+from penstock.engine.signatures import Colour, TaskSignature
+from penstock.model.executions import DEFAULT_MAX_CRASHES, DEFAULT_QUEUE
+from penstock.model.retry import DEFAULT_RETRY, Retry
+
+P = ParamSpec("P")
+CallP = ParamSpec("CallP")
+T_co = TypeVar("T_co", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+Executor = Literal["thread", "process", "loop"]
+
+HANDLES: Mapping[type, Colour] = {TaskHandle: Colour.SYNC, AsyncTaskHandle: Colour.ASYNC}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """What a task declares about all of its executions."""
+
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    retry: Retry = DEFAULT_RETRY
+    timeout: timedelta | None = None
+    executor: Executor = "thread"
+    max_crashes: int = DEFAULT_MAX_CRASHES
+    max_running: int | None = None
+    aliases: tuple[str, ...] = ()
+
+
+class Home(Protocol):
+    """Where a task is registered: it knows the client, once there is one."""
+
+    def client_for(self, task: str) -> Client: ...
+
+
+class _Requests(Generic[P, T_co]):
+    """What tasks and their `using` forms have in common."""
+
+    def __init__(
+        self,
+        name: str,
+        options: TaskOptions,
+        signature: TaskSignature,
+        home: Home,
+        *,
+        enqueue_options: EnqueueOptions | None = None,
+        connection: object = None,
+    ) -> None:
+        self.name = name
+        self.options = options
+        self.signature = signature
+        self._home = home
+        self._enqueue_options: EnqueueOptions = enqueue_options or {}
+        self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    def request(self, *args: P.args, **kwargs: P.kwargs) -> Request[T_co]:
+        """Check the arguments and write nothing yet; for `app.enqueue_many`."""
+        return self._request(self.signature.encode_arguments(args, kwargs))
+
+    def _request(self, args: str) -> Request[T_co]:
+        new = new_execution(
+            self.name,
+            args,
+            self._enqueue_options,
+            queue=self.options.queue,
+            priority=self.options.priority,
+            max_crashes=self.options.max_crashes,
+        )
+        notify = self._enqueue_options.get("notify", True)
+        return Request(new, self.signature.decode_result, notify)
+
+    def request_named(self, arguments: Mapping[str, object]) -> Request[T_co]:
+        """The same, for arguments that come by name, as from a command line."""
+        return self._request(self.signature.encode_named(arguments))
+
+    def _enqueue(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Execution[T_co]:
+        request = self._request(self.signature.encode_arguments(tuple(args), dict(kwargs)))
+        client = self._home.client_for(self.name)
+        (execution,) = client.enqueue([request], connection=self._connection)
+        return execution
+
+    async def _aenqueue(
+        self, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> Execution[T_co]:
+        request = self._request(self.signature.encode_arguments(tuple(args), dict(kwargs)))
+        client = self._home.client_for(self.name)
+        (execution,) = await client.aenqueue([request], connection=self._connection)
+        return execution
+
+
+class TaskOnConnection(_Requests[P, T_co]):
+    """A task that is enqueued in the transaction of one sync connection."""
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Execution[T_co]:
+        """Write an execution into the connection's transaction; commit nothing."""
+        return self._enqueue(args, kwargs)
+
+
+class TaskOnAsyncConnection(_Requests[P, T_co]):
+    """A task that is enqueued in the transaction of one async connection."""
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Execution[T_co]:
+        """Write an execution into the connection's transaction; commit nothing."""
+        return await self._aenqueue(args, kwargs)
+
+
+class Task(_Requests[P, T_co]):
+    """What users annotate: `Task[[int], str]`, `Task[..., Any]`."""
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Execution[T_co]:
+        """Ask for one execution: committed when this returns, unless a `using` block is around."""
+        return self._enqueue(args, kwargs)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Execution[T_co]:
+        return await self._aenqueue(args, kwargs)
+
+    @overload
+    def using(
+        self, *, connection: SyncConnection, **options: Unpack[EnqueueOptions]
+    ) -> TaskOnConnection[P, T_co]: ...
+    @overload
+    def using(
+        self, *, connection: AsyncConnection, **options: Unpack[EnqueueOptions]
+    ) -> TaskOnAsyncConnection[P, T_co]: ...
+    @overload
+    def using(self, **options: Unpack[EnqueueOptions]) -> "Task[P, T_co]": ...
+    def using(self, *, connection: object = None, **options: Any) -> Any:
+        """Return the same task with other options, or in a caller's transaction."""
+        asked: EnqueueOptions = {**self._enqueue_options, **options}  # type: ignore[typeddict-item]
+        new_execution(self.name, "{}", asked)  # refuses what cannot be, before anything is called
+        form: type[_Requests[P, T_co]]
+        if connection is None:
+            form = Task
+        else:
+            form = TaskOnAsyncConnection if is_async(connection) else TaskOnConnection
+        return form(
+            self.name,
+            self.options,
+            self.signature,
+            self._home,
+            enqueue_options=asked,
+            connection=connection,
+        )
+
+    def get(self, execution_id: str | UUID) -> Execution[T_co]:
+        """Read one execution of this task by its id."""
+        client = self._home.client_for(self.name)
+        return client.get(execution_id, decode_result=self.signature.decode_result)
+
+    async def aget(self, execution_id: str | UUID) -> Execution[T_co]:
+        return await asyncio.to_thread(self.get, execution_id)
+
+
+class TaskFunction(Task[P, T_co], Generic[P, T_co, CallP, R_co]):
+    """A declared task: a plain call runs the function, here and now."""
+
+    def __init__(
+        self,
+        function: Callable[CallP, R_co],
+        name: str,
+        options: TaskOptions,
+        signature: TaskSignature,
+        home: Home,
+    ) -> None:
+        super().__init__(name, options, signature, home)
+        self.function = function
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: CallP.args, **kwargs: CallP.kwargs) -> R_co:
+        return self.function(*args, **kwargs)

@@ -1,0 +1,323 @@
+"""A worker: claims tasks, runs them, settles them, and looks after the work of dead ones.
+
+Plain threads around one event loop; the store is synchronous. Each part is a file of its
+own beside this one; here they are put together, started, watched and stopped.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.engine.attempts import AnyTask
+from penstock.engine.claimer import Claimer
+from penstock.engine.heart import Heart
+from penstock.engine.identity import own_identity
+from penstock.engine.maintenance import Maintenance
+from penstock.engine.runner import Runner
+from penstock.engine.settler import Settler
+from penstock.errors import StoreError
+from penstock.model.executions import Lease
+from penstock.model.ids import new_id
+from penstock.model.outcomes import Outcome, Released
+from penstock.model.workers import Beat, WorkerInfo
+from penstock.model.wakeups import WakeUp
+from penstock.store.contract import Store
+
+log = logging.getLogger("penstock.worker")
+
+STUCK_AFTER = 180.0  # longer than any statement may take, and its repetition
+EXIT_STUCK = 70
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """How a worker works; the defaults are those of the settings."""
+
+    slots: int = 10
+    queues: Sequence[str] = ()  # empty: those of the tasks it knows
+    heartbeat: timedelta = timedelta(seconds=3)
+    lease: timedelta = timedelta(seconds=15)
+    grace: timedelta = timedelta(seconds=30)
+    poll: timedelta = timedelta(seconds=30)
+    same_host: bool = True  # whether processes of this machine are believed to be gone at once
+    owns_process: bool = False  # a command of its own: it may end the process
+
+
+class Worker:
+    """One worker of this process. It is started once and stopped once."""
+
+    def __init__(
+        self,
+        store: Store,
+        tasks: Callable[[], Mapping[str, AnyTask]],
+        options: WorkerOptions,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._options = options
+        self._own_loop = loop is None
+        self._loop = loop or asyncio.new_event_loop()
+        self.id = new_id()
+        self._held: set[Lease] = set()
+        self._stopping = threading.Event()
+        self._watching = False  # whether a part that has ended is a fault
+        self._threads: dict[str, threading.Thread] = {}
+        self._settler = Settler(store, when_settled=self._let_go)
+        self._runner = Runner(options.slots, loop=self._loop, settler=self._settler)
+        self._claimer = Claimer(
+            store,
+            self._runner,
+            self._settler,
+            worker_id=lambda: self.id,
+            queues=self.queues,
+            tasks=self._known,
+            held=self._held,
+            poll=options.poll.total_seconds(),
+        )
+        self._maintenance = Maintenance(
+            store,
+            worker_id=lambda: self.id,
+            every=options.poll.total_seconds(),
+            when_ready=self._claimer.wake,
+        )
+        self._heart = Heart(
+            store,
+            self,
+            worker_id=lambda: self.id,
+            every=options.heartbeat.total_seconds(),
+            lease=options.lease.total_seconds(),
+            same_host=options.same_host,
+        )
+        self._distributor = store.distributor(self.queues)
+
+    # --- what it works on -------------------------------------------------------------
+
+    def queues(self) -> list[str]:
+        """The queues it was given, or those of the tasks that it knows."""
+        if self._options.queues:
+            return list(self._options.queues)
+        return sorted({task.options.queue for task in self._tasks().values()})
+
+    def _known(self) -> dict[str, AnyTask]:
+        """Every name that queued work may carry: former names lead to today's task."""
+        known = dict(self._tasks())
+        aliases = {alias: task for task in known.values() for alias in task.options.aliases}
+        return aliases | known
+
+    # --- life -------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Register and begin to work, on threads of its own."""
+        self._register()
+        if self._own_loop:
+            self._spawn("loop", self._loop.run_forever)
+        self._spawn("settler", self._settler.run_until_stopped)
+        self._spawn("heart", self._heart.run_until_stopped)
+        self._spawn("claimer", self._claimer.run_until_stopped)
+        self._spawn("maintenance", self._maintenance.run_until_stopped)
+        self._spawn("wakeups", self._pass_on_wake_ups)
+        self._watching = True
+
+    def _register(self) -> None:
+        self._store.register(
+            WorkerInfo(
+                id=self.id,
+                name=f"{socket.gethostname()}:{os.getpid()}",
+                host=socket.gethostname(),
+                identity=own_identity(),
+                queues=self.queues(),
+                tasks=sorted(self._known()),
+                slots=self._options.slots,
+            )
+        )
+
+    def _spawn(self, part: str, run: Callable[[], object]) -> None:
+        def guarded() -> None:
+            try:
+                run()
+            except BaseException as error:
+                log.critical("the %s of worker %s died: %s", part, self.id, error, exc_info=True)
+
+        thread = threading.Thread(target=guarded, name=f"penstock-{part}", daemon=True)
+        self._threads[part] = thread
+        thread.start()
+
+    def _pass_on_wake_ups(self) -> None:
+        while not self._stopping.is_set():
+            hint = self._distributor.wait_for_work(1.0)
+            if hint & WakeUp.READY:
+                self._claimer.wake()
+            if hint & WakeUp.WAITING:
+                self._maintenance.look_soon()
+            elif hint & WakeUp.SCHEDULED:
+                self._maintenance.wake()
+
+    # --- what the heart reports -------------------------------------------------------
+
+    def declared_dead(self) -> None:
+        """Others have taken our work: go on under a new name, and start with nothing."""
+        log.warning(
+            "worker %s was declared dead while it was stopped or out of reach; what it ran "
+            "belongs to others now, and it goes on under a new id",
+            self.id,
+        )
+        self._runner.drop_stock()
+        self._held.clear()
+        self.id = new_id()
+        self._register()
+        self._claimer.wake()
+
+    def cancel(self, execution_ids: Sequence[str]) -> None:
+        self._runner.cancel(execution_ids)
+
+    def recover(self, dead: Sequence[Beat]) -> None:
+        self._maintenance.recover(dead)
+
+    def check_threads(self) -> None:
+        """End this worker when a part of it is dead or stuck: others recover its work."""
+        if not self._watching:
+            return
+        dead = [part for part, thread in self._threads.items() if not thread.is_alive()]
+        now = time.monotonic()
+        parts: dict[str, Claimer | Settler] = {"claimer": self._claimer, "settler": self._settler}
+        # The settler sleeps while there is nothing to settle: only a backlog makes it late.
+        late = [
+            part
+            for part, one in parts.items()
+            if now - one.last_turn > STUCK_AFTER + self._options.poll.total_seconds()
+            and (part != "settler" or self._settler.backlog)
+        ]
+        if dead or late:
+            self._end_badly(f"its {' and '.join(dead or late)} {'died' if dead else 'hangs'}")
+
+    def _end_badly(self, why: str) -> None:
+        log.critical("worker %s ends itself because %s; others recover its work", self.id, why)
+        if self._options.owns_process:
+            logging.shutdown()
+            os._exit(EXIT_STUCK)
+        # In somebody else's process we may only leave: without a heartbeat we count as dead.
+        self._watching = False
+        self._stopping.set()
+        self._heart.stop()
+        self._claimer.stop()
+        self._maintenance.stop()
+
+    def _let_go(self, outcomes: Sequence[Outcome]) -> None:
+        self._held.difference_update(outcome.lease for outcome in outcomes)
+
+    # --- the end ----------------------------------------------------------------------
+
+    def wait_until_idle(self) -> None:
+        """Return when nothing is due any more and nothing runs here."""
+        while not self._stopping.wait(0.002):
+            if not (self._runner.idle and self._settler.idle):
+                continue
+            self._maintenance.promote_all()
+            self._store.propagate()
+            # What has just been settled may have released others: ask once more.
+            self._claimer.found_nothing.clear()
+            self._claimer.wake()
+            while not self._claimer.found_nothing.wait(0.05):
+                if self._stopping.is_set() or not self._runner.idle:
+                    break
+            else:
+                if self._runner.idle and self._settler.idle:
+                    return
+
+    def stop(self, *, grace: timedelta | None = None, hurry: threading.Event | None = None) -> None:
+        """Stop claiming, let tasks finish for `grace`, release the rest, settle all, and leave.
+
+        A task on a thread cannot be stopped. In a process of our own it is released as the
+        process ends; elsewhere it goes on, and is settled when it ends.
+        """
+        self._watching = False
+        self._claimer.stop()
+        self._threads["claimer"].join()
+        self._runner.begin_nothing_more()
+        self._wait_for_tasks(self._options.grace if grace is None else grace, hurry)
+        self._runner.interrupt()
+        self._wait_for_tasks(timedelta(seconds=1), hurry=None, only_interruptible=True)
+        if self._runner.running and self._options.owns_process:
+            self._release_threads()
+        if self._runner.running:
+            log.warning(
+                "%d tasks still run on threads that cannot be stopped; they keep their leases",
+                len(self._runner.running),
+            )
+            threading.Thread(target=self._leave_when_done, daemon=True).start()
+            return
+        self._leave()
+
+    def _wait_for_tasks(
+        self,
+        grace: timedelta,
+        hurry: threading.Event | None,
+        *,
+        only_interruptible: bool = False,
+    ) -> None:
+        deadline = time.monotonic() + grace.total_seconds()
+        pause = hurry or threading.Event()
+        while time.monotonic() < deadline and not pause.wait(0.01):
+            left = tuple(self._runner.running.values())
+            if only_interruptible:
+                left = tuple(attempt for attempt in left if attempt.interrupt is not None)
+            if not left:
+                return
+
+    def _release_threads(self) -> None:
+        """Only as the process ends, so that a task never overlaps its successor."""
+        for attempt in tuple(self._runner.running.values()):
+            attempt.ended = True
+            self._settler.put(
+                Released(
+                    lease=attempt.claimed.lease,
+                    serial=attempt.claimed.serial,
+                    started_at=None if attempt.start_told else attempt.started_at,
+                    reason="the worker stops",
+                )
+            )
+        self._runner.running.clear()
+
+    def _leave_when_done(self) -> None:
+        while self._runner.running:
+            time.sleep(0.05)
+        self._leave()
+
+    def _leave(self) -> None:
+        self._stopping.set()
+        self._settler.stop()
+        self._threads["settler"].join(self._options.lease.total_seconds())
+        self._maintenance.stop()
+        self._heart.stop()
+        self._threads["heart"].join()
+        self._threads["maintenance"].join()
+        self._threads["wakeups"].join()
+        self._distributor.close()
+        self._runner.close()
+        try:
+            self._store.unregister(self.id)
+        except StoreError as error:
+            log.warning("worker %s could not say goodbye: %s", self.id, error)
+        if self._own_loop:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._threads["loop"].join()
+            self._loop.close()
+
+
+@contextmanager
+def working(worker: Worker) -> Iterator[Worker]:
+    """Work in the background of this block."""
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()

@@ -1,0 +1,142 @@
+"""Which tasks there are, by name."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+from penstock.engine.client import Client
+from penstock.engine.declaring import TaskDecorator, checked_options
+from penstock.engine.requests import InvalidOption, checked_name
+from penstock.engine.signatures import TaskSignature
+from penstock.engine.tasks import HANDLES, TaskFunction
+from penstock.errors import NotBound, PenstockError, UnknownTask
+
+AnyTask = TaskFunction[..., Any, ..., Any]
+
+
+class NameTaken(PenstockError):
+    """Two functions want the same task name."""
+
+    def __init__(self, name: str, *, first: str, second: str) -> None:
+        self.name = name
+        self.first = first
+        self.second = second
+        super().__init__(
+            f"Two tasks would be called {name!r}: {first} and {second}. "
+            'Give one of them another name with @task(name="…").'
+        )
+
+
+class RegistryTaken(PenstockError):
+    """A Registry that belongs to another open App."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        some = ", ".join(names[:3]) + ("…" if len(names) > 3 else "")
+        super().__init__(
+            f"The Registry with {some or 'no task'} belongs to another App, and its tasks can be "
+            "enqueued in one database only. Close that App first, or make a Registry for each."
+        )
+
+
+class Registry:
+    """Tasks that know no App yet: `App(include=[registry])` gives them one."""
+
+    def __init__(self, *, prefix: str = "") -> None:
+        self.prefix = checked_name("prefix", prefix) if prefix else ""
+        self._tasks: dict[str, AnyTask] = {}
+        self._aliases: dict[str, str] = {}
+        self._client: Client | None = None
+
+    def __repr__(self) -> str:
+        return f"<Registry of {', '.join(self._tasks) or 'no task'}>"
+
+    def __iter__(self) -> Iterator[AnyTask]:
+        return iter(self._tasks.values())
+
+    @property
+    def task(self) -> TaskDecorator:
+        """Declare a task: `@registry.task` or `@registry.task(queue="mail", retry=["1m"])`."""
+        return cast("TaskDecorator", self._declare)
+
+    def _declare(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        if function is None:
+            _refuse_unknown(options)
+            return lambda decorated: self._register(decorated, options)
+        return self._register(function, options)
+
+    def _register(self, function: Callable[..., Any], options: Mapping[str, Any]) -> AnyTask:
+        given = options.get("name")
+        local = checked_name("name", given) if given is not None else _name_of(function)
+        signature = TaskSignature(function, name=self.prefix + local, handle_types=HANDLES)
+        declared = checked_options(
+            signature.colour, **{key: value for key, value in options.items() if key != "name"}
+        )
+        task: AnyTask = TaskFunction(function, self.prefix + local, declared, signature, self)
+        self.add(task)
+        return task
+
+    def add(self, task: AnyTask) -> None:
+        """Take a task in; the same function again replaces the one before it."""
+        for name in (task.name, *task.options.aliases):
+            other = self._tasks.get(self._aliases.get(name, name))
+            if other is not None and _origin(other.function) != _origin(task.function):
+                raise NameTaken(name, first=_place(other.function), second=_place(task.function))
+        self._aliases = {old: new for old, new in self._aliases.items() if new != task.name}
+        self._tasks[task.name] = task
+        self._aliases.update(dict.fromkeys(task.options.aliases, task.name))
+
+    def get(self, name: str) -> AnyTask:
+        """Return the task of this name, or of this former name."""
+        try:
+            return self._tasks[self._aliases.get(name, name)]
+        except KeyError:
+            raise UnknownTask(name, registered=self.names()) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tasks or name in self._aliases
+
+    def names(self) -> list[str]:
+        """Every name that queued work may carry: names and former names."""
+        return [*self._tasks, *self._aliases]
+
+    def bind(self, client: Client) -> None:
+        """Give the tasks a client, so that they can be enqueued."""
+        if self._client is not None and self._client is not client:
+            raise RegistryTaken(list(self._tasks))
+        self._client = client
+
+    def unbind(self, client: Client) -> None:
+        if self._client is client:
+            self._client = None
+
+    def client_for(self, task: str) -> Client:
+        if self._client is None:
+            raise NotBound(task)
+        return self._client
+
+
+def _refuse_unknown(options: Mapping[str, Any]) -> None:
+    known = ["name", *(checked_options.__kwdefaults__ or ())]
+    for option in options:
+        if option not in known:
+            raise InvalidOption(
+                option,
+                options[option],
+                because="a task has no such option",
+                instead=f"There are {', '.join(known)}",
+            )
+
+
+def _name_of(function: object) -> str:
+    return str(getattr(function, "__name__", "")) or repr(function)
+
+
+def _origin(function: object) -> tuple[object, object]:
+    return getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+
+
+def _place(function: object) -> str:
+    code = getattr(function, "__code__", None)
+    module, name = _origin(function)
+    where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+    return f"{module}.{name}{where}"

@@ -1,0 +1,106 @@
+"""Running a worker: what can be chosen, and how signals stop it."""
+
+import dataclasses
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, TypedDict
+
+from penstock.engine.requests import InvalidOption, checked_name
+from penstock.engine.worker import Worker, WorkerOptions
+from penstock.model.durations import Duration, parse_duration
+from penstock.settings import WorkerSettings
+
+_DURATIONS = ("heartbeat", "lease", "grace", "poll")
+
+
+class WorkerChoices(TypedDict, total=False):
+    """What one worker does otherwise than the settings say."""
+
+    slots: int
+    queues: Sequence[str]
+    heartbeat: Duration
+    lease: Duration
+    grace: Duration
+    poll: Duration
+    same_host: bool
+    owns_process: bool
+
+
+def worker_options(settings: WorkerSettings, choices: WorkerChoices) -> WorkerOptions:
+    """Combine the settings with what was chosen for one worker; refuse what cannot be."""
+    chosen: dict[str, Any] = {
+        "slots": settings.slots,
+        "queues": settings.queues,
+        **{name: getattr(settings, name) for name in _DURATIONS},
+        **choices,
+    }
+    known = {field.name for field in dataclasses.fields(WorkerOptions)}
+    for name, value in chosen.items():
+        if name not in known:
+            raise InvalidOption(
+                name, value, because="a worker has no such option", instead=f"There are {known}"
+            )
+    for name in _DURATIONS:
+        chosen[name] = parse_duration(chosen[name])
+    slots = chosen["slots"]
+    if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
+        raise InvalidOption(
+            "slots", slots, because="it must be a whole number, at least 1", instead="Try 10"
+        )
+    if isinstance(chosen["queues"], str):
+        raise InvalidOption(
+            "queues",
+            chosen["queues"],
+            because="it must be a list of names",
+            instead=f"Write queues=[{chosen['queues']!r}]",
+        )
+    chosen["queues"] = tuple(checked_name("queues", queue) for queue in chosen["queues"])
+    if chosen["lease"] < 2 * chosen["heartbeat"]:
+        raise InvalidOption(
+            "lease",
+            chosen["lease"],
+            because=f"it must be at least twice the heartbeat of {chosen['heartbeat']}",
+            instead="One lost heartbeat would make a living worker look dead otherwise",
+        )
+    return WorkerOptions(**chosen)
+
+
+def run_in_foreground(worker: Worker, *, until_idle: bool) -> None:
+    """Work until a signal says stop, or until nothing is due."""
+    stop, hurry = threading.Event(), threading.Event()
+    with _signals(stop, hurry):
+        worker.start()
+        if until_idle:
+            threading.Thread(
+                target=_wait_until_idle, args=(worker, stop), name="penstock-idle", daemon=True
+            ).start()
+        # With a timeout, because a wait without one cannot be interrupted on every system.
+        while not stop.wait(1.0):
+            pass
+        worker.stop(hurry=hurry)
+
+
+def _wait_until_idle(worker: Worker, stop: threading.Event) -> None:
+    worker.wait_until_idle()
+    stop.set()
+
+
+@contextmanager
+def _signals(stop: threading.Event, hurry: threading.Event) -> Iterator[None]:
+    def received(_number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            hurry.set()
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may have handlers; the caller stops us otherwise
+        return
+    before = {number: signal.signal(number, received) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

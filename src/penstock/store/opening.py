@@ -1,0 +1,55 @@
+"""From a URL to a store; the driver is imported only when it is needed."""
+
+from urllib.parse import unquote, urlsplit
+
+from penstock.errors import PenstockError, StoreError
+from penstock.model.clock import Clock
+from penstock.store.contract import Store
+
+
+class InvalidDatabaseUrl(PenstockError, ValueError):
+    """A URL that names no database that we can use."""
+
+    def __init__(self, scheme: str) -> None:
+        self.scheme = scheme
+        super().__init__(
+            f"A database URL that begins with {scheme!r} is not one of ours. Write "
+            '"sqlite:///file.db", "sqlite:///:memory:" or "postgresql://user@host/database".'
+        )
+
+
+class DriverMissing(StoreError):
+    """The driver for this database is not installed."""
+
+    def __init__(self, extra: str, *, because: ImportError) -> None:
+        self.extra = extra
+        super().__init__(
+            f"This database needs a driver that is not installed ({because}). "
+            f'Install it with `pip install "penstock[{extra}]"`.'
+        )
+
+
+def open_store(
+    url: str, *, schema: str = "penstock", notify: bool = True, clock: Clock | None = None
+) -> Store:
+    """Make the store that `url` names. Nothing is connected yet."""
+    parts = urlsplit(url)
+    match parts.scheme:
+        case "sqlite":
+            from penstock.store.sqlite.store import SqliteStore  # noqa: PLC0415 - only when used
+
+            return SqliteStore(sqlite_path(url), clock=clock)
+        case "postgresql" | "postgres":
+            try:
+                from penstock.store.postgres.store import PostgresStore  # noqa: PLC0415
+            except ImportError as error:
+                raise DriverMissing("postgres", because=error) from error
+            return PostgresStore(url, schema=schema, clock=clock, notify=notify)
+        case scheme:
+            raise InvalidDatabaseUrl(scheme or url)
+
+
+def sqlite_path(url: str) -> str:
+    """`sqlite:///name` is relative, `sqlite:////name` absolute, `sqlite:///:memory:` in memory."""
+    path = unquote(url.removeprefix("sqlite://").split("?")[0])
+    return path.removeprefix("/") or ":memory:"

@@ -1,0 +1,113 @@
+"""How a connection to a SQLite file is opened, what we wait for, and what its errors mean."""
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from penstock.errors import PenstockError, StoreBusy, StoreError, StoreRefused, StoreUnavailable
+
+T = TypeVar("T")
+
+CACHED_STATEMENTS = 512
+LONGEST_PAUSE = 0.01
+
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_NO_ANSWER = frozenset(
+    {
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+
+
+def open_reader(path: str, *, busy_timeout: float) -> sqlite3.Connection:
+    connection = _connect(path, timeout=busy_timeout)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def open_writer(path: str, *, busy_timeout: float) -> sqlite3.Connection:
+    # No timeout of SQLite's own: its pauses grow to a tenth of a second, ours do not.
+    connection = _connect(path, timeout=0)
+    try:
+        patiently(
+            lambda: connection.execute("PRAGMA journal_mode = WAL"),
+            doing=f"open {path}",
+            timeout=busy_timeout,
+        )
+        # What has been committed survives a power cut.
+        connection.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect(path: str, *, timeout: float) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path,
+        timeout=timeout,
+        isolation_level=None,  # transactions begin and end where we say so
+        check_same_thread=False,
+        cached_statements=CACHED_STATEMENTS,
+    )
+
+
+def patiently(attempt: Callable[[], T], *, doing: str, timeout: float) -> T:
+    """Try again while another connection has the lock; raise StoreBusy after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    pause = 0.0002
+    while True:
+        try:
+            return attempt()
+        except sqlite3.OperationalError as error:
+            if _code(error) not in _BUSY:
+                raise
+            if time.monotonic() >= deadline:
+                raise StoreBusy(doing, waited=timeout, because=error) from error
+        # At random, so that processes that wait for each other do not stay in step.
+        time.sleep(random.uniform(0, pause))  # noqa: S311
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def meaning(error: BaseException, *, doing: str, path: str, waited: float) -> BaseException:
+    """Return what an error from SQLite means to the caller of the store.
+
+    Mistakes in our own SQL mean nothing to callers, and stay what they are.
+    """
+    meant: StoreError
+    match error:
+        case StoreBusy():
+            # Whoever led the group met it; each of the group was doing something of its own.
+            meant = StoreBusy(doing, waited=error.waited, because=error)
+        case PenstockError():
+            return error
+        case (
+            sqlite3.DataError() | sqlite3.IntegrityError() | OverflowError() | UnicodeEncodeError()
+        ):
+            meant = StoreRefused(doing, because=error)
+        case Exception() if _code(error) in _BUSY:
+            meant = StoreBusy(doing, waited=waited, because=error)
+        case Exception() if _code(error) in _NO_ANSWER:
+            meant = StoreUnavailable(f"{doing} in {path}", because=error)
+        case Exception():
+            return error
+        case _:
+            meant = StoreUnavailable(doing, because=error)
+    meant.__cause__ = error
+    return meant
+
+
+def _code(error: BaseException) -> int | None:
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF

@@ -1,0 +1,138 @@
+"""Creating executions on SQLite: the same script on our connection and on a caller's."""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import NamedTuple
+
+from penstock.model.events import EventType
+from penstock.model.executions import Created, NewExecution
+from penstock.model.states import State
+from penstock.store.batches import (
+    encode_new,
+    encode_strings,
+    event_data,
+    microseconds_at,
+    moment_at,
+)
+from penstock.store.scripts import Script, Step
+from penstock.store.sql import Statement
+from penstock.store.sqlite.transaction import EventRow, ReadyRow, encode_list
+
+
+class _Written(NamedTuple):
+    id: str
+    root_id: str
+    task: str
+    queue: str
+    priority: int
+    state: State
+    run_at: int | None
+
+
+def moment_now(now: datetime | None) -> int:
+    """Microseconds since 1970: on SQLite the host's clock is the database's."""
+    given = microseconds_at(now)
+    return time.time_ns() // 1000 if given is None else given
+
+
+def create(
+    statements: Mapping[str, Statement],
+    executions: Sequence[NewExecution],
+    *,
+    now: datetime | None,
+    notify: bool,  # noqa: ARG001 - SQLite notifies nobody; both databases take the same arguments
+) -> Script[list[Created]]:
+    """Write the executions in the caller's transaction; answer in their order.
+
+    All or none: an error leaves the transaction as it was, and usable.
+    """
+    yield Step(statements["create_savepoint"], {})
+    try:
+        created = yield from write_executions(statements, executions, now=moment_now(now))
+    except GeneratorExit:
+        raise
+    except BaseException:
+        # Without a transaction there is nothing to undo: the error has ended it.
+        with suppress(Exception):
+            yield Step(statements["create_undo"], {})
+            yield Step(statements["create_release"], {})
+        raise
+    yield Step(statements["create_release"], {})
+    return created
+
+
+def write_executions(
+    statements: Mapping[str, Statement], executions: Sequence[NewExecution], *, now: int
+) -> Script[list[Created]]:
+    """Write the executions; answer in their order. An error may leave half of them behind."""
+    rows = yield Step(statements["create"], {"batch": encode_new(executions), "now": now})
+    fate = {row[0]: (State(row[1]), row[2]) for row in rows}
+    written = [
+        _Written(new.id, new.id, new.task, new.queue, new.priority, *fate[new.id])
+        for new in {new.id: new for new in reversed(executions)}.values()
+        if new.id in fate
+    ]
+    written.reverse()
+    yield from _let_go(statements, written, now=now, new=True)
+
+    states = {one.id: one.state for one in written}
+    if serials := sorted({new.serial for new in executions if new.serial is not None}):
+        states |= yield from advance(statements, serials, now=now)
+
+    holders: dict[int, Created] = {}
+    if refused := [n for n, new in enumerate(executions) if new.id not in states]:
+        asked = encode_new(executions[n] for n in refused)
+        for place, holder, state in (yield Step(statements["holders"], {"batch": asked})):
+            n = refused[place]
+            holders[n] = Created(holder, created=holder == executions[n].id, state=State(state))
+    return [
+        holders.get(n) or Created(new.id, created=True, state=states[new.id])
+        for n, new in enumerate(executions)
+    ]
+
+
+def advance(
+    statements: Mapping[str, Statement], serials: Collection[str], *, now: int
+) -> Script[dict[str, State]]:
+    """Let the head of each of these serials go, if it waits; return the states they went to."""
+    parameters = {"serials": encode_strings(sorted(serials)), "now": now}
+    rows = yield Step(statements["advance_serials"], parameters)
+    heads = [_Written(*row)._replace(state=State(row[5])) for row in sorted(rows)]
+    yield from _let_go(statements, heads, now=now, new=False)
+    return {one.id: one.state for one in heads}
+
+
+def _let_go(
+    statements: Mapping[str, Statement], written: Sequence[_Written], *, now: int, new: bool
+) -> Script[None]:
+    """Put what is ready into the outbox, and tell what happened."""
+    ready = [
+        ReadyRow(one.id, None, one.queue, one.priority, suspect=False, task=one.task)
+        for one in written
+        if one.state is State.READY
+    ]
+    if ready:
+        yield Step(statements["fill_outbox"], {"batch": encode_list(ready)})
+    if written:
+        events = [event for one in written for event in _events_of(one, now=now, new=new)]
+        yield Step(statements["tell"], {"batch": encode_list(events)})
+
+
+def _events_of(one: _Written, *, now: int, new: bool) -> Iterator[EventRow]:
+    if new:
+        yield EventRow(one.root_id, one.id, EventType.CREATED, None, None, now)
+    if one.state is State.READY:
+        yield EventRow(one.root_id, one.id, EventType.MARKED_READY, None, None, now)
+    elif one.state is State.SCHEDULED and one.run_at is not None:
+        data = event_data(run_at=_in_iso(one.run_at))
+        yield EventRow(one.root_id, one.id, EventType.SCHEDULED, data, None, now)
+
+
+def _in_iso(microseconds: int) -> str:
+    """Write a moment as PostgreSQL does: no more digits than it needs."""
+    moment = moment_at(microseconds)
+    seconds = moment.replace(microsecond=0, tzinfo=None).isoformat()
+    fraction = f".{moment.microsecond:06}".rstrip("0").rstrip(".")
+    return f"{seconds}{fraction}+00:00"

@@ -1,0 +1,114 @@
+"""What workers do for each other on SQLite: promote, recover, sweep."""
+
+from collections.abc import Collection
+from datetime import timedelta
+
+from penstock.model.events import EventType
+from penstock.model.executions import Promoted, Recovered, Swept
+from penstock.model.states import FINAL, State
+from penstock.model.workers import Beat
+from penstock.store.batches import encode_strings, event_data
+from penstock.store.decoding import ABANDONED, LOWEST_ID
+from penstock.store.scripts import run
+from penstock.store.sqlite.creating import advance
+from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
+
+_LONG_AGO = -(2**63)
+
+
+def nothing_is_due(transaction: Transaction) -> Promoted | None:
+    """Look without the write lock; None when there is something to promote."""
+    ((earliest,),) = transaction.rows("next_due", after=_LONG_AGO)
+    if earliest is not None and earliest <= transaction.now:
+        return None
+    return Promoted(0, _until(transaction, earliest))
+
+
+def promote(transaction: Transaction, *, limit: int) -> Promoted:
+    rows = transaction.rows("promote", now=transaction.now, limit=limit)
+    rows.sort(key=lambda row: (row[6], row[0]))
+    transaction.fill_outbox(
+        [
+            ReadyRow(id_, None, queue, priority, suspect=bool(suspect), task=task)
+            for id_, _, task, queue, priority, suspect, _ in rows
+        ]
+    )
+    transaction.tell(
+        [
+            EventRow(row[1], row[0], EventType.MARKED_READY, None, None, transaction.now)
+            for row in rows
+        ]
+    )
+    ((later,),) = transaction.rows("next_due", after=transaction.now)
+    return Promoted(len(rows), _until(transaction, later))
+
+
+def _until(transaction: Transaction, due: int | None) -> timedelta | None:
+    return None if due is None else timedelta(microseconds=due - transaction.now)
+
+
+def has_orphans(transaction: Transaction) -> bool:
+    return bool(transaction.rows("orphans", limit=1))
+
+
+def recover(
+    transaction: Transaction, observer: str, *, dead: Collection[Beat], limit: int
+) -> list[Recovered]:
+    if not transaction.rows("is_alive", worker_id=observer):
+        return []
+    if dead:
+        transaction.rows("declare_dead", observer=observer, dead=encode_list(list(dead)))
+    lost_worker: dict[str, str] = dict(transaction.rows("orphans", limit=limit))
+    if not lost_worker:
+        return []
+    rows = transaction.rows(
+        "recover",
+        ids=encode_strings(list(lost_worker)),
+        abandoned=ABANDONED,
+        now=transaction.now,
+    )
+    rows.sort(key=lambda row: row[5])
+    ready, events, serials = [], [], set()
+    for id_, root_id, task, queue, priority, seq, state, serial, crashes, started in rows:
+        data = event_data(lost_worker=lost_worker[id_], started=bool(started), crashes=crashes)
+        events.append(
+            EventRow(root_id, id_, _EVENT_OF[State(state)], data, observer, transaction.now)
+        )
+        if state == State.READY:
+            ready.append(ReadyRow(id_, seq, queue, priority, suspect=True, task=task))
+        elif serial is not None and state in FINAL:
+            serials.add(serial)
+    transaction.fill_outbox(ready)
+    transaction.tell(events)
+    if serials:
+        run(advance(transaction.statements, serials, now=transaction.now), transaction.execute)
+    return [Recovered(row[0], State(row[6])) for row in rows]
+
+
+_EVENT_OF = {
+    State.READY: EventType.RECOVERED,
+    State.FAILED: EventType.ABANDONED,
+    State.CANCELLED: EventType.CANCELLED,
+}
+
+
+def sweep(
+    transaction: Transaction, *, older_than: timedelta, after: str | None, limit: int
+) -> Swept:
+    before = transaction.now - older_than // timedelta(microseconds=1)
+    made_before = f"{max(before, 0) // 1000:012x}"
+    finished = transaction.rows(
+        "sweepable",
+        after=after or LOWEST_ID,
+        before=before,
+        made_before=f"{made_before[:8]}-{made_before[8:]}-0000-0000-000000000000",
+        limit=limit,
+    )
+    if not finished:
+        return Swept(0, 0, None)
+    ids = [id_ for id_, _ in finished]
+    roots = [id_ for id_, root_id in finished if id_ == root_id]
+    transaction.rows("sweep_events", roots=encode_strings(roots))
+    ((events,),) = transaction.rows("changed_rows")
+    transaction.rows("sweep", ids=encode_strings(ids))
+    return Swept(len(ids), events, ids[-1] if len(ids) == limit else None)

@@ -1,0 +1,59 @@
+-- name: get
+SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
+       crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
+       result, error, created_at, claimed_at, started_at, finished_at
+FROM task_executions
+WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: find
+SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
+       crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
+       result, error, created_at, claimed_at, started_at, finished_at
+FROM task_executions
+WHERE id < :before
+  AND (:task IS NULL OR task = :task)
+  AND (:queue IS NULL OR queue = :queue)
+  AND (:state IS NULL OR state = :state)
+  AND (:key IS NULL OR key = :key)
+ORDER BY id DESC
+LIMIT :limit;
+
+-- name: find_failed
+-- The dead-letter list has an index of its own: it must not be looked for among the millions.
+SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
+       crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
+       result, error, created_at, claimed_at, started_at, finished_at
+FROM task_executions INDEXED BY task_executions_failed
+WHERE state = 'failed' AND id < :before
+  AND (:task IS NULL OR task = :task)
+  AND (:queue IS NULL OR queue = :queue)
+  AND (:key IS NULL OR key = :key)
+ORDER BY id DESC
+LIMIT :limit;
+
+-- name: history
+-- Of a swept execution nothing is left to say which root it belonged to: then it was its own.
+SELECT seq, type, at, worker_id, data
+FROM execution_events INDEXED BY execution_events_root
+WHERE root_id = coalesce((SELECT root_id FROM task_executions WHERE id = :id), :id)
+  AND task_execution_id = :id
+ORDER BY seq;
+
+-- name: counts
+SELECT state, count(*) FROM task_executions GROUP BY state;
+
+-- name: explain_waiting
+SELECT task.state,
+       CASE task.state WHEN 'scheduled' THEN task.run_at - :now END,
+       (SELECT ahead.id FROM task_executions AS ahead INDEXED BY task_executions_serial
+        WHERE ahead.serial = task.serial AND ahead.serial IS NOT NULL AND ahead.finished_at IS NULL
+          AND ahead.serial_place < task.serial_place AND task.finished_at IS NULL
+        ORDER BY ahead.serial_place DESC LIMIT 1),
+       EXISTS (SELECT paused.queue FROM paused_queues AS paused WHERE paused.queue = task.queue),
+       (SELECT count(*)
+        FROM task_outbox AS mine INDEXED BY task_outbox_execution
+        CROSS JOIN task_outbox AS ahead INDEXED BY task_outbox_lanes
+        WHERE mine.task_execution_id = task.id AND ahead.queue = mine.queue
+          AND (ahead.priority > mine.priority OR ahead.priority = mine.priority AND ahead.seq < mine.seq))
+FROM task_executions AS task
+WHERE task.id = :id;

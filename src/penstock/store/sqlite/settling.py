@@ -1,0 +1,107 @@
+"""How attempts begin, pause and end on SQLite: one fenced write, with its events beside it."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from penstock.model.events import EventType
+from penstock.model.executions import Lease
+from penstock.model.outcomes import Outcome
+from penstock.model.states import State, SubState
+from penstock.store.batches import encode_leases, encode_outcomes
+from penstock.store.scripts import Row, run
+from penstock.store.sqlite.creating import advance
+from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
+
+
+class Settlement(NamedTuple):
+    """What became of a batch."""
+
+    lost: list[Lease]
+    gave_back: bool  # something is in the outbox again, at its old place
+
+
+def settle(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
+    settlements = [_settle_round(transaction, batch) for batch in _rounds(outcomes)]
+    lost = {lease for settlement in settlements for lease in settlement.lost}
+    return Settlement(
+        [outcome.lease for outcome in outcomes if outcome.lease in lost],
+        any(settlement.gave_back for settlement in settlements),
+    )
+
+
+def _rounds(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:
+    """Split the outcomes so that no execution comes twice in a round; nearly always one round."""
+    rest = list(outcomes)
+    while rest:
+        first = {outcome.lease.execution_id: outcome for outcome in reversed(rest)}
+        yield [outcome for outcome in rest if first[outcome.lease.execution_id] is outcome]
+        rest = [outcome for outcome in rest if first[outcome.lease.execution_id] is not outcome]
+
+
+def _settle_round(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
+    batch = encode_outcomes(outcomes)
+    place = {outcome.lease.execution_id: n for n, outcome in enumerate(outcomes)}
+    rows = transaction.rows("settle", batch=batch, now=transaction.now)
+    settled = {place[row[0]] for row in rows}
+    ready = sorted(_ready_rows(rows), key=lambda row: row.seq or 0)
+    transaction.fill_outbox(ready)
+    if settled:
+        moved = encode_list(sorted(settled))
+        transaction.rows("tell_settled", batch=batch, moved=moved, now=transaction.now)
+    if serials := {row[8] for row in rows if row[8] is not None}:
+        run(
+            advance(transaction.statements, serials, now=transaction.now),
+            transaction.execute,
+        )
+    if len(settled) < len(outcomes):
+        settled |= {row[0] for row in transaction.rows("settled_before", batch=batch)}
+    lost = [outcome.lease for n, outcome in enumerate(outcomes) if n not in settled]
+    return Settlement(lost, gave_back=bool(ready))
+
+
+def _ready_rows(rows: Sequence[Row]) -> Iterator[ReadyRow]:
+    for id_, _, task, queue, priority, state, seq, suspect, _ in rows:
+        if state == State.READY:
+            yield ReadyRow(id_, seq, queue, priority, suspect=bool(suspect), task=task)
+
+
+def start(transaction: Transaction, leases: Sequence[Lease]) -> list[Lease]:
+    batch = encode_leases(leases)
+    rows = transaction.rows("start", batch=batch, now=transaction.now)
+    _tell_each(transaction, leases, rows, EventType.STARTED, None)
+    return lost(transaction, leases, batch)
+
+
+def change_sub_state(
+    transaction: Transaction,
+    leases: Sequence[Lease],
+    sub_state: SubState,
+    event: EventType,
+    data: str | None,
+) -> list[Lease]:
+    batch = encode_leases(leases)
+    rows = transaction.rows("change_sub_state", batch=batch, sub_state=sub_state.value)
+    _tell_each(transaction, leases, rows, event, data)
+    return lost(transaction, leases, batch)
+
+
+def _tell_each(
+    transaction: Transaction,
+    leases: Sequence[Lease],
+    rows: Sequence[Row],
+    event: EventType,
+    data: str | None,
+) -> None:
+    place = {lease.execution_id: n for n, lease in enumerate(leases)}
+    transaction.tell(
+        [
+            EventRow(root_id, id_, event, data, worker_id, transaction.now)
+            for id_, root_id, worker_id in sorted(rows, key=lambda row: place[row[0]])
+        ]
+    )
+
+
+def lost(transaction: Transaction, leases: Sequence[Lease], batch: str) -> list[Lease]:
+    """Return those that are no longer the newest; `batch` is the leases, encoded."""
+    held = {row[0] for row in transaction.rows("held", batch=batch)}
+    return [lease for n, lease in enumerate(leases) if n not in held]

@@ -1,0 +1,249 @@
+"""One SQLite file, shared by the threads of this process: one writer, a few readers.
+
+Writers combine: whoever gets the lock runs the work of all who wait for it in one
+transaction, so ten threads share one wait for the disk. There is no thread of its own.
+"""
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+from penstock.store.sqlite.connecting import meaning, open_reader, open_writer, patiently
+
+T = TypeVar("T")
+
+IN_MEMORY = ":memory:"
+MOST_READERS = 8
+MOST_IN_A_GROUP = 64
+FORK_WAITS = 1.0
+
+_alive: "weakref.WeakSet[SharedFile]" = weakref.WeakSet()
+_graveyard: list[sqlite3.Connection] = []  # a parent's connections: never to be used or closed
+
+
+class _Job:
+    """What one thread wants to write, and what came of it."""
+
+    def __init__(self, doing: str, work: Callable[[sqlite3.Connection], None]) -> None:
+        self.doing = doing
+        self.work = work
+        self.done = False
+        self.error: BaseException | None = None
+
+
+class SharedFile:
+    """The database as this process sees it. Opens when it is first needed."""
+
+    def __init__(self, path: str, *, busy_timeout: float) -> None:
+        self.path = path
+        self.in_memory = path == IN_MEMORY
+        self.life = 0  # rises when a database in memory is lost and begins anew
+        self._busy_timeout = busy_timeout
+        self._writer: sqlite3.Connection | None = None
+        self._readers: deque[sqlite3.Connection] = deque()
+        self._start_afresh()
+        _alive.add(self)
+
+    def _start_afresh(self) -> None:
+        self._lock = threading.Lock()
+        self._reading = threading.Semaphore(MOST_READERS)
+        self._waiting: deque[_Job] = deque()
+        self._rests = False
+        self._readers_at_rest = 0
+
+    # --- writing ----------------------------------------------------------------------
+
+    def write(self, doing: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do `work` in a transaction, all or nothing, perhaps together with other threads' work.
+
+        `work` may not call the store again: it runs under the lock, on any thread.
+        """
+        results: list[T] = []
+        job = _Job(doing, lambda connection: results.append(work(connection)))
+        self._waiting.append(job)
+        try:
+            with self._lock:
+                while not job.done:
+                    self._run_group(self._next_group())
+        except BaseException:
+            # Interrupted while it waited: nobody wants the result any more.
+            with suppress(ValueError):
+                self._waiting.remove(job)
+            raise
+        if job.error is not None:
+            raise job.error
+        return results[0]
+
+    def _next_group(self) -> list[_Job]:
+        group: list[_Job] = []
+        while self._waiting and len(group) < MOST_IN_A_GROUP:
+            group.append(self._waiting.popleft())
+        return group
+
+    def _run_group(self, group: Sequence[_Job]) -> None:
+        try:
+            with self._transaction(group[0].doing) as connection:
+                if len(group) == 1:
+                    group[0].work(connection)
+                else:
+                    for job in group:
+                        self._run_apart(connection, job)
+        except BaseException as error:
+            for job in group:
+                job.error = self._meaning(error, job.doing)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            for job in group:
+                job.done = True
+
+    @contextmanager
+    def _transaction(self, doing: str) -> Iterator[sqlite3.Connection]:
+        connection = self._opened_writer()
+        self._patiently(connection, "BEGIN IMMEDIATE", doing)
+        try:
+            yield connection
+            self._patiently(connection, "COMMIT", doing)
+        except sqlite3.OperationalError:
+            # A full disk, for one, has rolled everything back already. What the connection
+            # is still good for is unclear; a new one will know.
+            self._roll_back(connection)
+            if not self.in_memory:
+                self._writer = None
+                connection.close()
+            raise
+        except BaseException:
+            self._roll_back(connection)
+            raise
+
+    @staticmethod
+    def _roll_back(connection: sqlite3.Connection) -> None:
+        with suppress(sqlite3.OperationalError):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    def _run_apart(self, connection: sqlite3.Connection, job: _Job) -> None:
+        """Run a job so that it can fail alone, unless it takes the transaction with it."""
+        connection.execute("SAVEPOINT penstock_job")
+        try:
+            job.work(connection)
+        except Exception as error:
+            if not connection.in_transaction:
+                raise
+            connection.execute("ROLLBACK TO penstock_job")
+            job.error = self._meaning(error, job.doing)
+        connection.execute("RELEASE penstock_job")
+
+    def _opened_writer(self) -> sqlite3.Connection:
+        if self._writer is None:
+            self._writer = open_writer(self.path, busy_timeout=self._busy_timeout)
+        return self._writer
+
+    def _patiently(self, connection: sqlite3.Connection, sql: str, doing: str) -> None:
+        patiently(lambda: connection.execute(sql), doing=doing, timeout=self._busy_timeout)
+
+    # --- reading ----------------------------------------------------------------------
+
+    def read(self, doing: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do `work` on one unchanging view of the database."""
+        try:
+            if self.in_memory:
+                with self._lock:
+                    return work(self._opened_writer())
+            with self._reading:
+                return self._read(work)
+        except Exception as error:
+            if (meant := self._meaning(error, doing)) is error:
+                raise
+            raise meant from error
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            connection = self._readers.pop()
+        except IndexError:
+            connection = open_reader(self.path, busy_timeout=self._busy_timeout)
+        try:
+            connection.execute("BEGIN")
+            result = work(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+        self._readers.append(connection)
+        return result
+
+    # --- the end, and forks -----------------------------------------------------------
+
+    def close(self) -> None:
+        """Close what is open. The next call opens it again; a database in memory is gone."""
+        with self._lock:
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        while self._readers:
+            self._readers.pop().close()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+            self.life += self.in_memory
+
+    def rest(self) -> None:
+        """Have nothing open, so that a child inherits nothing.
+
+        SQLite counts its locks per process and does not notice a fork: with a connection
+        inherited, a child would believe that it holds locks which only its parent holds,
+        and another process could remove the log from under it.
+        """
+        # Whoever has the lock may be waiting for this very thread.
+        self._rests = self._lock.acquire(timeout=FORK_WAITS)
+        if not self._rests:
+            return
+        while self._readers_at_rest < MOST_READERS and self._reading.acquire(timeout=FORK_WAITS):
+            self._readers_at_rest += 1
+        if not self.in_memory:
+            self._close_idle()
+
+    def resume(self) -> None:
+        """Go on after a fork, in the parent."""
+        if self._rests:
+            while self._readers_at_rest:
+                self._readers_at_rest -= 1
+                self._reading.release()
+            self._rests = False
+            self._lock.release()
+
+    def forget(self) -> None:
+        """Begin anew after a fork, in the child: what could not be closed stays untouched."""
+        _graveyard.extend(self._readers)
+        self._readers.clear()
+        if self._writer is not None:
+            _graveyard.append(self._writer)
+            self._writer = None
+            self.life += self.in_memory
+        self._start_afresh()
+
+    def _meaning(self, error: BaseException, doing: str) -> BaseException:
+        return meaning(error, doing=doing, path=self.path, waited=self._busy_timeout)
+
+
+def _rest_all() -> None:
+    for shared in list(_alive):
+        shared.rest()
+
+
+def _resume_all() -> None:
+    for shared in list(_alive):
+        shared.resume()
+
+
+def _forget_all() -> None:
+    for shared in list(_alive):
+        shared.forget()
+
+
+os.register_at_fork(before=_rest_all, after_in_parent=_resume_all, after_in_child=_forget_all)

@@ -1,0 +1,381 @@
+"""The store on SQLite.
+
+One writer at a time, in this process and among all others, so there are no row locks:
+whatever a transaction has read stays true until it commits. Operations that often find
+nothing to do look first, without the write lock.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+from pathlib import Path
+from sqlite3 import Connection
+from typing import TypeVar
+
+from penstock.model.clock import Clock
+from penstock.model.events import Event, EventType
+from penstock.model.executions import (
+    CancelAnswer,
+    Claimed,
+    Created,
+    Lease,
+    NewExecution,
+    Promoted,
+    Recovered,
+    RerunAnswer,
+    Snapshot,
+    Swept,
+    Waiting,
+)
+from penstock.model.outcomes import Outcome, Released
+from penstock.model.states import State, SubState
+from penstock.model.workers import Beat, Peer, Pulse, WorkerInfo
+from penstock.store.batches import encode_leases, encode_strings, event_data, moment_at
+from penstock.store.connections.callers import Callers
+from penstock.store.decoding import (
+    HIGHEST_ID,
+    cancel_answer,
+    decode_event,
+    decode_peer,
+    decode_snapshot,
+    encode_worker,
+    rerun_answer,
+)
+from penstock.store.migrations import Applied, check_compatible, missing
+from penstock.store.scripts import Row, Script, run
+from penstock.store.settling import settle_each
+from penstock.store.sql import load_statements
+from penstock.store.sqlite import claiming, maintaining, migrating, people, settling
+from penstock.store.sqlite.creating import create, moment_now, write_executions
+from penstock.store.sqlite.sharing import SharedFile
+from penstock.store.sqlite.transaction import Transaction
+
+T = TypeVar("T")
+
+_NEVER = -1
+
+
+class SqliteStore:
+    """Keeps executions in the tables of one SQLite file, or in memory (`:memory:`)."""
+
+    def __init__(
+        self, path: str | Path, *, clock: Clock | None = None, busy_timeout: float = 30.0
+    ) -> None:
+        self._file = SharedFile(str(path), busy_timeout=busy_timeout)
+        self._clock = clock
+        self._migrated_in = _NEVER  # the life of the file in which its tables were last checked
+        self._scanner = claiming.Scanner()
+        self.statements = load_statements(migrating.PACKAGE)
+        self._callers = Callers("sqlite", self.statements, self._database_id)
+
+    # --- the tables -------------------------------------------------------------------
+
+    def migrate(self) -> list[int]:
+        return self._file.write(
+            "migrate the tables",
+            lambda connection: migrating.migrate(self._on(connection), where=self._where),
+        )
+
+    def check_schema(self) -> None:
+        self._migrated_in = _NEVER
+        self._be_migrated()
+
+    def _be_migrated(self) -> None:
+        life = self._file.life
+        if self._migrated_in == life:
+            return
+        applied = self._applied()
+        if missing(migrating.shipped(), applied, where=self._where):
+            self.migrate()
+            applied = self._applied()
+        check_compatible(migrating.shipped(), applied, where=self._where)
+        self._migrated_in = life
+
+    def _applied(self) -> list[Applied]:
+        return self._file.read(
+            "read the schema version", lambda connection: migrating.applied(self._on(connection))
+        )
+
+    def _database_id(self) -> str:
+        self._be_migrated()
+        return self._applied()[0].database_id
+
+    @property
+    def _where(self) -> str:
+        return f"the SQLite file {self._file.path!r}"
+
+    def close(self) -> None:
+        self._file.close()
+
+    # --- the life of a task -----------------------------------------------------------
+
+    def create(self, executions: Sequence[NewExecution], *, notify: bool = True) -> list[Created]:
+        del notify  # whoever waits for work on SQLite watches the file
+        if not executions:
+            return []
+
+        def write(transaction: Transaction) -> list[Created]:
+            script = write_executions(self.statements, executions, now=transaction.now)
+            return run(script, transaction.execute)
+
+        return self._write("enqueue", write)
+
+    def create_on(
+        self, connection: object, executions: Sequence[NewExecution], *, notify: bool = True
+    ) -> list[Created]:
+        return self._callers.run(connection, self._creating(executions, notify=notify))
+
+    async def acreate_on(
+        self, connection: object, executions: Sequence[NewExecution], *, notify: bool = True
+    ) -> list[Created]:
+        return await self._callers.arun(connection, self._creating(executions, notify=notify))
+
+    def _creating(
+        self, executions: Sequence[NewExecution], *, notify: bool
+    ) -> Script[list[Created]]:
+        now = None if self._clock is None else self._clock.now()
+        return create(self.statements, executions, now=now, notify=notify)
+
+    def claim(
+        self,
+        worker_id: str,
+        *,
+        queues: Sequence[str],
+        tasks: Collection[str],
+        limit: int,
+        suspects: bool = True,
+    ) -> list[Claimed]:
+        if limit < 1 or not tasks or not queues:
+            return []
+        wanted = claiming.Wanted(worker_id, queues, frozenset(tasks), limit, suspects)
+        lanes = self._read("look for work", lambda view: self._scanner.look(view, wanted))
+        if not lanes:
+            return []
+        return self._write(
+            "claim tasks", lambda transaction: claiming.claim(transaction, wanted, lanes)
+        )
+
+    def start(self, leases: Sequence[Lease]) -> list[Lease]:
+        if not leases:
+            return []
+        return self._write(
+            "record a start", lambda transaction: settling.start(transaction, leases)
+        )
+
+    def settle(self, outcomes: Sequence[Outcome]) -> list[Lease]:
+        return settle_each(outcomes, self._settle) if outcomes else []
+
+    def _settle(self, outcomes: Sequence[Outcome]) -> list[Lease]:
+        settlement = self._write(
+            "settle", lambda transaction: settling.settle(transaction, outcomes)
+        )
+        if settlement.gave_back:
+            self._scanner.forget()
+        return settlement.lost
+
+    def defer(self, leases: Sequence[Lease], *, reason: str | None = None) -> list[Lease]:
+        data = event_data(reason=reason)
+        return self._change_sub_state(leases, SubState.DEFERRED, EventType.DEFERRED, data)
+
+    def undefer(self, leases: Sequence[Lease]) -> list[Lease]:
+        return self._change_sub_state(leases, SubState.ACTIVE, EventType.RESUMED, None)
+
+    def _change_sub_state(
+        self, leases: Sequence[Lease], sub_state: SubState, event: EventType, data: str | None
+    ) -> list[Lease]:
+        if not leases:
+            return []
+        return self._write(
+            f"mark a task as {sub_state}",
+            lambda transaction: settling.change_sub_state(
+                transaction, leases, sub_state, event, data
+            ),
+        )
+
+    def promote(self, *, limit: int = 1000) -> Promoted:
+        idle = self._read("look for due tasks", maintaining.nothing_is_due)
+        if idle is not None:
+            return idle
+        return self._write(
+            "promote due tasks",
+            lambda transaction: maintaining.promote(transaction, limit=limit),
+        )
+
+    def propagate(self, *, limit: int = 100) -> int:
+        # A settlement releases its successors itself: nobody else can be in its way.
+        del limit
+        return 0
+
+    # --- workers ----------------------------------------------------------------------
+
+    def register(self, worker: WorkerInfo) -> None:
+        encode_strings([worker.id])  # refuses what PostgreSQL would refuse
+        self._write(
+            "register a worker",
+            lambda transaction: transaction.rows(
+                "register",
+                worker_id=worker.id,
+                info=encode_worker(worker),
+                now=transaction.now,
+            ),
+        )
+
+    def heartbeat(self, worker_id: str) -> Pulse:
+        def beat(transaction: Transaction) -> Pulse:
+            beaten = transaction.rows("beat", worker_id=worker_id, now=transaction.now)
+            cancelled = transaction.rows("asked_to_stop", worker_id=worker_id)
+            peers = (decode_peer(row, moment_at) for row in transaction.rows("workers"))
+            return Pulse(
+                alive=bool(beaten),
+                cancel_requested=tuple(row[0] for row in cancelled),
+                peers=tuple(peer for peer in peers if peer.info.id != worker_id),
+            )
+
+        return self._write("send a heartbeat", beat)
+
+    def unregister(self, worker_id: str) -> None:
+        self._write(
+            "unregister a worker",
+            lambda transaction: transaction.rows("unregister", worker_id=worker_id),
+        )
+
+    def workers(self) -> list[Peer]:
+        return [decode_peer(row, moment_at) for row in self._rows("list the workers", "workers")]
+
+    def recover(
+        self, observer: str, *, dead: Collection[Beat] = (), limit: int = 1000
+    ) -> list[Recovered]:
+        if not dead and not self._read("look for lost tasks", maintaining.has_orphans):
+            return []
+        recovered = self._write(
+            "recover tasks",
+            lambda transaction: maintaining.recover(transaction, observer, dead=dead, limit=limit),
+        )
+        if recovered:
+            self._scanner.forget()
+        return recovered
+
+    def reconcile(self, worker_id: str, held: Collection[Lease]) -> list[Lease]:
+        leases = list(held)
+        batch = encode_leases(leases)
+
+        def compare(view: Transaction) -> tuple[list[Row], list[Lease]]:
+            strangers = view.rows("strangers", worker_id=worker_id, batch=batch)
+            return strangers, settling.lost(view, leases, batch)
+
+        strangers, lost = self._read("compare leases", compare)
+        self.settle(
+            [
+                Released(
+                    lease=Lease(execution_id, fence, worker_id),
+                    serial=serial,
+                    reason="the reply to its claim was lost",
+                )
+                for execution_id, fence, serial in strangers
+            ]
+        )
+        return lost
+
+    # --- people -----------------------------------------------------------------------
+
+    def cancel(self, ids: Sequence[str], *, reason: str | None = None) -> list[CancelAnswer]:
+        states = self._write(
+            "cancel", lambda transaction: people.cancel(transaction, ids, reason=reason)
+        )
+        return [cancel_answer(states.get(id_)) for id_ in ids]
+
+    def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:
+        states = self._write("rerun", lambda transaction: people.rerun(transaction, ids))
+        return [rerun_answer(states.get(id_)) for id_ in ids]
+
+    def pause(self, queue: str) -> bool:
+        encode_strings([queue])  # refuses what PostgreSQL would refuse
+        return self._write(
+            "pause a queue",
+            lambda transaction: bool(transaction.rows("pause", queue=queue, now=transaction.now)),
+        )
+
+    def unpause(self, queue: str) -> bool:
+        return self._write(
+            "resume a queue",
+            lambda transaction: bool(transaction.rows("unpause", queue=queue)),
+        )
+
+    def paused(self) -> list[str]:
+        return [row[0] for row in self._rows("list paused queues", "paused")]
+
+    def sweep(self, *, older_than: timedelta, after: str | None = None, limit: int = 1000) -> Swept:
+        return self._write(
+            "sweep",
+            lambda transaction: maintaining.sweep(
+                transaction, older_than=older_than, after=after, limit=limit
+            ),
+        )
+
+    # --- reads ------------------------------------------------------------------------
+
+    def get(self, ids: Sequence[str]) -> list[Snapshot]:
+        rows = self._rows("read executions", "get", ids=encode_strings(ids))
+        found = {row[0]: row for row in rows}
+        return [decode_snapshot(found[id_], moment_at) for id_ in ids if id_ in found]
+
+    def find(
+        self,
+        *,
+        task: str | None = None,
+        queue: str | None = None,
+        state: State | None = None,
+        key: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> list[Snapshot]:
+        rows = self._rows(
+            "find executions",
+            "find_failed" if state is State.FAILED else "find",
+            task=task,
+            queue=queue,
+            state=state,
+            key=key,
+            before=before or HIGHEST_ID,
+            limit=limit,
+        )
+        return [decode_snapshot(row, moment_at) for row in rows]
+
+    def history(self, execution_id: str) -> list[Event]:
+        rows = self._rows("read a history", "history", id=execution_id)
+        return [decode_event(row, moment_at) for row in rows]
+
+    def counts(self) -> dict[State, int]:
+        counted: dict[str, int] = dict(self._rows("count executions", "counts"))
+        return {state: counted.get(state.value, 0) for state in State}
+
+    def explain_waiting(self, execution_id: str) -> Waiting | None:
+        def explain(view: Transaction) -> list[Row]:
+            return view.rows("explain_waiting", id=execution_id, now=view.now)
+
+        for state, due_in, behind, queue_paused, ahead in self._read("explain", explain):
+            return Waiting(
+                state=State(state),
+                due_in=None if due_in is None else timedelta(microseconds=due_in),
+                behind=behind,
+                queue_paused=bool(queue_paused),
+                ahead_in_queue=ahead,
+            )
+        return None
+
+    # --- how it is said ---------------------------------------------------------------
+
+    def _write(self, doing: str, work: Callable[[Transaction], T]) -> T:
+        self._be_migrated()
+        return self._file.write(doing, lambda connection: work(self._on(connection)))
+
+    def _read(self, doing: str, work: Callable[[Transaction], T]) -> T:
+        self._be_migrated()
+        return self._file.read(doing, lambda connection: work(self._on(connection)))
+
+    def _rows(self, doing: str, name: str, /, **parameters: object) -> list[Row]:
+        return self._read(doing, lambda view: view.rows(name, **parameters))
+
+    def _on(self, connection: Connection) -> Transaction:
+        # Asked for under the lock, so that later transactions have later moments.
+        now = None if self._clock is None else self._clock.now()
+        return Transaction(connection, self.statements, moment_now(now))
