@@ -5,6 +5,7 @@ the executions, and ends its transaction with its own means. Its methods are cor
 whether or not the connection is: one test then speaks for all of them.
 """
 
+import asyncio
 import json
 import sqlite3
 import sys
@@ -16,13 +17,18 @@ from contextlib import (
     contextmanager,
 )
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
-import asyncpg
+import asyncpg  # type: ignore[import-untyped]
 import psycopg
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine, text
-from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, create_async_engine
+from sqlalchemy.ext.asyncio import (
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+    create_async_engine,
+)
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
@@ -31,13 +37,14 @@ from penstock.store.contract import Store
 from tests.contract.databases import Database, PostgresDatabase, SqliteDatabase
 from tests.contract.support import QUEUE
 
+Foreign: TypeAlias = Any  # an object of the caller's library, of which there are many
 Undo = Callable[[], Awaitable[None]]
 
 
 class PlainCaller:
     """Uses a connection whose methods are plain calls."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Foreign) -> None:
         self.connection = connection
 
     async def enqueue(self, store: Store, executions: Sequence[NewExecution]) -> list[Created]:
@@ -109,7 +116,7 @@ class AsyncSqlalchemyCaller(AsyncCaller):
 
 
 class AsyncpgCaller(AsyncCaller):
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Foreign) -> None:
         super().__init__(connection)
         self._transaction = connection.transaction()
 
@@ -136,7 +143,7 @@ class AsyncpgCaller(AsyncCaller):
 
 
 @asynccontextmanager
-async def by_sqlite3(database: SqliteDatabase, **options: Any) -> AsyncIterator[PlainCaller]:
+async def by_sqlite3(database: SqliteDatabase, **options: Foreign) -> AsyncIterator[PlainCaller]:
     with closing(sqlite3.connect(database.path, **options)) as connection:
         yield PlainCaller(connection)
 
@@ -151,7 +158,7 @@ async def by_sqlite3_by_hand(database: SqliteDatabase) -> AsyncIterator[PlainCal
 @asynccontextmanager
 async def by_sqlite3_with_factories(database: SqliteDatabase) -> AsyncIterator[PlainCaller]:
     with closing(sqlite3.connect(database.path)) as connection:
-        connection.row_factory = lambda cursor, row: {"only": row[0], "of": len(row)}
+        connection.row_factory = lambda _, row: {"only": row[0], "of": len(row)}
         connection.text_factory = bytes
         yield PlainCaller(connection)
 
@@ -160,7 +167,7 @@ async def by_sqlite3_with_factories(database: SqliteDatabase) -> AsyncIterator[P
 
 
 @asynccontextmanager
-async def by_psycopg(database: PostgresDatabase, **options: Any) -> AsyncIterator[PlainCaller]:
+async def by_psycopg(database: PostgresDatabase, **options: Foreign) -> AsyncIterator[PlainCaller]:
     with closing(psycopg.connect(database.url, **options)) as connection:
         yield PlainCaller(connection)
 
@@ -174,7 +181,7 @@ async def by_psycopg_by_hand(database: PostgresDatabase) -> AsyncIterator[PlainC
 
 @asynccontextmanager
 async def by_async_psycopg(
-    database: PostgresDatabase, **options: Any
+    database: PostgresDatabase, **options: Foreign
 ) -> AsyncIterator[PlainCaller]:
     connection = await psycopg.AsyncConnection.connect(database.url, **options)
     try:
@@ -255,7 +262,7 @@ async def by_async_sqlalchemy(
         case "AsyncSession":
             made = AsyncSession(engine)
         case _:
-            made = async_scoped_session(partial(AsyncSession, engine), scopefunc=lambda: 1)
+            made = async_scoped_session(async_sessionmaker(engine), scopefunc=asyncio.current_task)
     try:
         yield AsyncSqlalchemyCaller(made)
     finally:

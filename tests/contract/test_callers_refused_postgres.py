@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-import asyncpg
+import asyncpg  # type: ignore[import-untyped]
 import psycopg
 import pytest
 from sqlalchemy import create_engine, text
@@ -152,9 +152,9 @@ def test_a_database_without_our_tables_is_refused_and_its_transaction_lives_on(
     )
 
     assert "leads to a database without Penstock tables." in message
-    assert elsewhere.query("SELECT to_regclass(:name) IS NOT NULL", {"name": f"public.{table}"}) == [
-        (True,)
-    ]
+    assert elsewhere.query(
+        "SELECT to_regclass(:name) IS NOT NULL", {"name": f"public.{table}"}
+    ) == [(True,)]
 
 
 def test_tables_that_may_not_be_read_are_refused_and_the_transaction_lives_on(
@@ -207,11 +207,12 @@ def test_a_connection_to_sqlite_is_refused(store: Store) -> None:
     ids=["psycopg", "psycopg async"],
 )
 def test_autocommit_without_a_transaction_is_refused(
-    store: Store, database: PostgresDatabase, opened: Any, remedy: str
+    store: Store,
+    database: PostgresDatabase,
+    opened: Callable[..., AbstractAsyncContextManager[PlainCaller]],
+    remedy: str,
 ) -> None:
-    message = refuse(
-        store, opened(database, autocommit=True), as_=refusals.ConnectionInAutocommit
-    )
+    message = refuse(store, opened(database, autocommit=True), as_=refusals.ConnectionInAutocommit)
 
     assert "is in autocommit mode with no transaction open" in message
     assert remedy in message
@@ -267,6 +268,22 @@ def test_a_connection_that_is_busy_in_autocommit_mode_is_refused(
     assert "in the middle of another command" in str(caught.value)
 
 
+@pytest.mark.parametrize("autocommit", [False, True])
+def test_pipeline_mode_is_refused(
+    store: Store, database: PostgresDatabase, autocommit: bool
+) -> None:
+    with (
+        closing(psycopg.connect(database.url, autocommit=autocommit)) as connection,
+        connection.pipeline(),
+        connection.transaction(),
+    ):
+        with pytest.raises(refusals.PipelineOpen) as caught:
+            store.create_on(connection, [new()])
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+    assert "Enqueue before or after the pipeline block" in str(caught.value)
+
+
 def test_closed_connections_are_refused(store: Store, database: PostgresDatabase) -> None:
     with psycopg.connect(database.url) as connection:
         connection.close()
@@ -310,7 +327,7 @@ def test_async_connections_have_to_be_awaited_and_plain_ones_cannot(
                 with pytest.raises(refusals.AsyncConnectionGiven, match="has to be awaited"):
                     store.create_on(connection, [new()])
         async with by_psycopg(database) as caller:
-            with pytest.raises(refusals.SyncConnectionGiven, match="A psycopg.Connection cannot"):
+            with pytest.raises(refusals.SyncConnectionGiven, match=r"A psycopg\.Connection cannot"):
                 await store.acreate_on(caller.connection, [new()])
 
     asyncio.run(confuse())

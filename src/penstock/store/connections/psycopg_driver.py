@@ -8,6 +8,7 @@ from penstock.store.connections.refusals import (
     ConnectionBusy,
     ConnectionClosed,
     ConnectionInAutocommit,
+    PipelineOpen,
     TransactionAborted,
 )
 from penstock.store.scripts import Row, Step
@@ -35,6 +36,9 @@ class _Psycopg:
         connection = self.driver_connection
         if connection.closed:
             raise ConnectionClosed(self.kind)
+        # Older versions of libpq have no pipelines, and not even the question.
+        if sys.modules["psycopg"].Pipeline.is_supported() and connection.pgconn.pipeline_status:
+            raise PipelineOpen(self.kind)
         match TransactionStatus(connection.info.transaction_status):
             case TransactionStatus.IN_ERROR:
                 raise TransactionAborted(self.kind)

@@ -11,6 +11,7 @@ ConnectionRefused
 ├── ConnectionClosed
 ├── ConnectionUnusable           its own library will not let it work
 ├── ConnectionBusy               in the middle of another command
+├── PipelineOpen                 its answers come later than ours has to
 ├── ConnectionInAutocommit       there is no transaction to be part of
 ├── TransactionAborted           there is one, and it can only be rolled back
 ├── OtherThread                  SQLite's connections belong to the thread that made them
@@ -154,9 +155,22 @@ class ConnectionBusy(ConnectionRefused):
     def __init__(self, kind: str) -> None:
         super().__init__(
             kind,
-            f"This {kind} is in autocommit mode and in the middle of another command (a COPY, a "
-            "stream, a pipeline), so nobody can tell whether a transaction is open.",
-            next_step="Finish that first, or synchronise the pipeline.",
+            f"This {kind} is in autocommit mode and in the middle of another command (a COPY or a "
+            "stream), so nobody can tell whether a transaction is open.",
+            next_step="Finish that first.",
+        )
+
+
+class PipelineOpen(ConnectionRefused):
+    """A connection in pipeline mode, in which answers and errors come later than we need them."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            kind,
+            f"This {kind} is in pipeline mode, in which an error may come after the answer that "
+            "we have to give.",
+            next_step="Enqueue before or after the pipeline block, in the same transaction; "
+            "`enqueue_many` writes any number of executions in one statement.",
         )
 
 

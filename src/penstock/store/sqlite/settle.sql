@@ -79,15 +79,16 @@ WHERE task.id = json_extract(asked.value, '$.id')
 WITH batch AS MATERIALIZED (
     SELECT json_extract(value, '$.id') AS id,
            json_extract(value, '$.fence') AS fence,
-           json_extract(value, '$.worker_id') AS worker_id
+           json_extract(value, '$.worker_id') AS worker_id,
+           json_extract(value, '$.started_at_us') AS started_at_us
     FROM json_each(:batch)
 )
 UPDATE task_executions AS task
-SET started_at = :now
+SET started_at = coalesce(batch.started_at_us, :now)
 FROM batch
 WHERE task.id = batch.id AND task.fence = batch.fence AND task.worker_id IS batch.worker_id
   AND task.started_at IS NULL
-RETURNING id, root_id, worker_id;
+RETURNING id, root_id, worker_id, started_at;
 
 -- name: change_sub_state
 WITH batch AS MATERIALIZED (

@@ -1,6 +1,7 @@
 """How attempts begin, pause and end on SQLite: one fenced write, with its events beside it."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from penstock.model.events import EventType
@@ -65,10 +66,17 @@ def _ready_rows(rows: Sequence[Row]) -> Iterator[ReadyRow]:
             yield ReadyRow(id_, seq, queue, priority, suspect=bool(suspect), task=task)
 
 
-def start(transaction: Transaction, leases: Sequence[Lease]) -> list[Lease]:
-    batch = encode_leases(leases)
+def start(
+    transaction: Transaction, leases: Sequence[Lease], started_at: Sequence[datetime] | None
+) -> list[Lease]:
+    batch = encode_leases(leases, started_at)
     rows = transaction.rows("start", batch=batch, now=transaction.now)
-    _tell_each(transaction, leases, rows, EventType.STARTED, None)
+    transaction.tell(
+        [
+            EventRow(root_id, id_, EventType.STARTED, None, worker_id, moment)
+            for id_, root_id, worker_id, moment in rows
+        ]
+    )
     return lost(transaction, leases, batch)
 
 

@@ -42,6 +42,7 @@ class SharedFile:
     def __init__(self, path: str, *, busy_timeout: float) -> None:
         self.path = path
         self.in_memory = path == IN_MEMORY
+        self.listeners: set[threading.Event] = set()  # who waits for work in this process
         self.life = 0  # rises when a database in memory is lost and begins anew
         self._busy_timeout = busy_timeout
         self._writer: sqlite3.Connection | None = None
@@ -146,6 +147,11 @@ class SharedFile:
 
     def _patiently(self, connection: sqlite3.Connection, sql: str, doing: str) -> None:
         patiently(lambda: connection.execute(sql), doing=doing, timeout=self._busy_timeout)
+
+    def tell_of_work(self) -> None:
+        """Wake whoever waits for work in this process; the others see the file change."""
+        for listener in tuple(self.listeners):
+            listener.set()
 
     # --- reading ----------------------------------------------------------------------
 

@@ -6,10 +6,10 @@ nothing to do look first, without the write lock.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from sqlite3 import Connection
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.model.clock import Clock
 from penstock.model.events import Event, EventType
@@ -28,9 +28,11 @@ from penstock.model.executions import (
 )
 from penstock.model.outcomes import Outcome, Released
 from penstock.model.states import State, SubState
+from penstock.model.wakeups import Chores
 from penstock.model.workers import Beat, Peer, Pulse, WorkerInfo
 from penstock.store.batches import encode_leases, encode_strings, event_data, moment_at
 from penstock.store.connections.callers import Callers
+from penstock.store.contract import Store
 from penstock.store.decoding import (
     HIGHEST_ID,
     cancel_answer,
@@ -48,6 +50,7 @@ from penstock.store.sqlite import claiming, maintaining, migrating, people, sett
 from penstock.store.sqlite.creating import create, moment_now, write_executions
 from penstock.store.sqlite.sharing import SharedFile
 from penstock.store.sqlite.transaction import Transaction
+from penstock.store.sqlite.wakeups import SqliteDistributor
 
 T = TypeVar("T")
 
@@ -117,7 +120,9 @@ class SqliteStore:
             script = write_executions(self.statements, executions, now=transaction.now)
             return run(script, transaction.execute)
 
-        return self._write("enqueue", write)
+        created = self._write("enqueue", write)
+        self._file.tell_of_work()
+        return created
 
     def create_on(
         self, connection: object, executions: Sequence[NewExecution], *, notify: bool = True
@@ -154,11 +159,13 @@ class SqliteStore:
             "claim tasks", lambda transaction: claiming.claim(transaction, wanted, lanes)
         )
 
-    def start(self, leases: Sequence[Lease]) -> list[Lease]:
+    def start(
+        self, leases: Sequence[Lease], *, started_at: Sequence[datetime] | None = None
+    ) -> list[Lease]:
         if not leases:
             return []
         return self._write(
-            "record a start", lambda transaction: settling.start(transaction, leases)
+            "record a start", lambda transaction: settling.start(transaction, leases, started_at)
         )
 
     def settle(self, outcomes: Sequence[Outcome]) -> list[Lease]:
@@ -204,6 +211,18 @@ class SqliteStore:
         # A settlement releases its successors itself: nobody else can be in its way.
         del limit
         return 0
+
+    def chores(self) -> Chores:
+        def look(view: Transaction) -> Chores:
+            idle = maintaining.nothing_is_due(view)
+            next_due = timedelta(0) if idle is None else idle.next_due
+            return Chores(maintaining.has_orphans(view), propagations=False, next_due=next_due)
+
+        return self._read("look for chores", look)
+
+    def distributor(self, queues: Callable[[], Sequence[str]]) -> SqliteDistributor:
+        del queues  # the file says that something has changed, not what
+        return SqliteDistributor(self._file)
 
     # --- workers ----------------------------------------------------------------------
 
@@ -366,7 +385,10 @@ class SqliteStore:
 
     def _write(self, doing: str, work: Callable[[Transaction], T]) -> T:
         self._be_migrated()
-        return self._file.write(doing, lambda connection: work(self._on(connection)))
+        result = self._file.write(doing, lambda connection: work(self._on(connection)))
+        if self._file.in_memory:
+            self._file.tell_of_work()  # nothing else would show that something has changed
+        return result
 
     def _read(self, doing: str, work: Callable[[Transaction], T]) -> T:
         self._be_migrated()
@@ -379,3 +401,7 @@ class SqliteStore:
         # Asked for under the lock, so that later transactions have later moments.
         now = None if self._clock is None else self._clock.now()
         return Transaction(connection, self.statements, moment_now(now))
+
+
+if TYPE_CHECKING:
+    _keeps_the_contract: type[Store] = SqliteStore
