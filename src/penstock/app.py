@@ -7,11 +7,11 @@ import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 from penstock.engine.background import BackgroundWorker
-from penstock.engine.client import Client
+from penstock.engine.client import Client, Filters
 from penstock.engine.declaring import TaskDecorator
 from penstock.engine.executions import Execution, StateName
 from penstock.engine.requests import EnqueueOptions, InvalidOption, Request, new_execution
@@ -19,6 +19,7 @@ from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.tasks import Task
 from penstock.engine.worker import Worker
 from penstock.errors import PenstockError
+from penstock.model.ids import parse_id
 from penstock.model.payloads import decode, encode
 from penstock.model.states import State
 from penstock.registry import AnyTask, Registry
@@ -38,6 +39,17 @@ class AlreadyOpen(PenstockError):
             "This App has opened its database already, so it cannot be configured any more. "
             "Call `app.configure(…)` before its first use, or `app.close()` first."
         )
+
+
+class FindOptions(TypedDict, total=False):
+    """What `app.find` looks for; what is left out matches everything."""
+
+    task: str | Task[..., Any] | None
+    state: StateName | None
+    queue: str | None
+    key: str | None
+    before: str | UUID | None
+    limit: int
 
 
 class App:
@@ -62,8 +74,8 @@ class App:
         self._opening = threading.RLock()
         self._client = Client(self._opened)
         self._registry = Registry()
-        self._registry.bind(self._client)
         self._included: list[Registry] = []
+        self._bind(self._registry)
         self._modules: list[str] = []
         self.configure(database=database, schema=schema)
         for registry in include:
@@ -89,6 +101,7 @@ class App:
         self._arguments |= {name: value for name, value in given.items() if value is not None}
         if migrate is not None:
             self._migrate = migrate
+        self._settings = None  # read before, perhaps, with other arguments
 
     @property
     def settings(self) -> Settings:
@@ -107,12 +120,16 @@ class App:
         with self._opening:
             if self._store is None:
                 store = self._made_store()
-                if self._migrate:
-                    store.migrate()
-                else:
-                    store.check_schema()
-                for registry in self._included:
-                    registry.bind(self._client)
+                try:
+                    if self._migrate:
+                        store.migrate()
+                    else:
+                        store.check_schema()
+                    for registry in self._included:
+                        self._bind(registry)
+                except BaseException:
+                    store.close()
+                    raise
                 self._store = store
             return self._store
 
@@ -131,6 +148,9 @@ class App:
             finally:
                 store.close()
 
+    async def amigrate(self) -> list[int]:
+        return await asyncio.to_thread(self.migrate)
+
     def close(self) -> None:
         """Close the connections. The App opens again when it is used again."""
         with self._opening:
@@ -139,6 +159,9 @@ class App:
             store.close()
         for registry in self._included:
             registry.unbind(self._client)
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)
 
     def _forget_lock(self) -> None:
         self._opening = threading.RLock()
@@ -153,8 +176,7 @@ class App:
     @property
     def tasks(self) -> dict[str, AnyTask]:
         """Every task that this App knows, by name."""
-        registries = (self._registry, *self._included)
-        return {task.name: task for registry in registries for task in registry}
+        return {task.name: task for registry in self._registries() for task in registry}
 
     def import_included(self) -> None:
         """Import the modules that `include` named, and take in their registries."""
@@ -178,16 +200,21 @@ class App:
             )
         if registry in self._included:
             return
-        known = self.tasks
-        for task in registry:
-            if task.name in known:
-                self._registry.add(task)  # names both places if they are two functions
-        registry.bind(self._client)
+        for other in self._registries():
+            for task in registry:
+                other.refuse_another(task)
+        self._bind(registry)
         self._included.append(registry)
+
+    def _bind(self, registry: Registry) -> None:
+        registry.bind(self._client, beside=self._registries)
+
+    def _registries(self) -> tuple[Registry, ...]:
+        return (self._registry, *self._included)
 
     def find_task(self, name: str) -> AnyTask | None:
         """Return the task of this name or former name, or None."""
-        for registry in (self._registry, *self._included):
+        for registry in self._registries():
             if name in registry:
                 return registry.get(name)
         return None
@@ -282,7 +309,7 @@ class App:
         state: StateName | None = None,
         queue: str | None = None,
         key: str | None = None,
-        before: str | None = None,
+        before: str | UUID | None = None,
         limit: int = 100,
     ) -> list[Execution[Any]]:
         """Executions that match all that is given, newest first.
@@ -294,12 +321,12 @@ class App:
             state=None if state is None else _checked_state(state),
             queue=queue,
             key=key,
-            before=before,
-            limit=limit,
+            before=None if before is None else parse_id(before),
+            limit=_checked_limit(limit),
         )
         return [self._typed(Execution(snapshot, self._client)) for snapshot in snapshots]
 
-    async def afind(self, **filters: Any) -> list[Execution[Any]]:
+    async def afind(self, **filters: Unpack[FindOptions]) -> list[Execution[Any]]:
         return await asyncio.to_thread(lambda: self.find(**filters))
 
     def counts(self) -> dict[StateName, int]:
@@ -329,6 +356,17 @@ def _checked_requests(requests: Iterable[Request[Any]]) -> list[Request[Any]]:
                 instead="Make each with task.request(…)",
             )
     return checked
+
+
+def _checked_limit(limit: object) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidOption(
+            "limit",
+            limit,
+            because="it must be a whole number, at least 1",
+            instead="Leave it out for the newest 100",
+        )
+    return limit
 
 
 def _checked_state(state: str) -> State:

@@ -1,6 +1,6 @@
 """Which tasks there are, by name."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from penstock.engine.client import Client
@@ -31,7 +31,7 @@ class RegistryTaken(PenstockError):
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
-        some = ", ".join(names[:3]) + ("…" if len(names) > 3 else "")
+        some = ", ".join([*names[:3], *(["…"] if names[3:] else [])])
         super().__init__(
             f"The Registry with {some or 'no task'} belongs to another App, and its tasks can be "
             "enqueued in one database only. Close that App first, or make a Registry for each."
@@ -46,6 +46,7 @@ class Registry:
         self._tasks: dict[str, AnyTask] = {}
         self._aliases: dict[str, str] = {}
         self._client: Client | None = None
+        self._beside: Callable[[], Iterable[Registry]] = tuple
 
     def __repr__(self) -> str:
         return f"<Registry of {', '.join(self._tasks) or 'no task'}>"
@@ -58,9 +59,14 @@ class Registry:
         """Declare a task: `@registry.task` or `@registry.task(queue="mail", retry=["1m"])`."""
         return cast("TaskDecorator", self._declare)
 
-    def _declare(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    def _declare(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        **options: Any,  # noqa: ANN401 - TaskDecorator says which
+    ) -> AnyTask | Callable[[Callable[..., Any]], AnyTask]:
+        _refuse_unknown(options)
         if function is None:
-            _refuse_unknown(options)
             return lambda decorated: self._register(decorated, options)
         return self._register(function, options)
 
@@ -76,14 +82,23 @@ class Registry:
         return task
 
     def add(self, task: AnyTask) -> None:
-        """Take a task in; the same function again replaces the one before it."""
+        """Take a task in; the same function again replaces the one before it.
+
+        Raises:
+            NameTaken: another function has one of its names, here or elsewhere in the App.
+        """
+        for registry in (self, *self._beside()):
+            registry.refuse_another(task)
+        self._aliases = {old: new for old, new in self._aliases.items() if new != task.name}
+        self._tasks[task.name] = task
+        self._aliases.update(dict.fromkeys(task.options.aliases, task.name))
+
+    def refuse_another(self, task: AnyTask) -> None:
+        """Raise NameTaken if another function than the task's has one of its names here."""
         for name in (task.name, *task.options.aliases):
             other = self._tasks.get(self._aliases.get(name, name))
             if other is not None and _origin(other.function) != _origin(task.function):
                 raise NameTaken(name, first=_place(other.function), second=_place(task.function))
-        self._aliases = {old: new for old, new in self._aliases.items() if new != task.name}
-        self._tasks[task.name] = task
-        self._aliases.update(dict.fromkeys(task.options.aliases, task.name))
 
     def get(self, name: str) -> AnyTask:
         """Return the task of this name, or of this former name."""
@@ -99,15 +114,20 @@ class Registry:
         """Every name that queued work may carry: names and former names."""
         return [*self._tasks, *self._aliases]
 
-    def bind(self, client: Client) -> None:
-        """Give the tasks a client, so that they can be enqueued."""
+    def bind(self, client: Client, *, beside: "Callable[[], Iterable[Registry]]" = tuple) -> None:
+        """Give the tasks a client, so that they can be enqueued.
+
+        `beside` says which registries have the same client: their names must differ.
+        """
         if self._client is not None and self._client is not client:
             raise RegistryTaken(list(self._tasks))
         self._client = client
+        self._beside = beside
 
     def unbind(self, client: Client) -> None:
         if self._client is client:
             self._client = None
+            self._beside = tuple
 
     def client_for(self, task: str) -> Client:
         if self._client is None:

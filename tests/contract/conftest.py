@@ -57,7 +57,9 @@ def emptied_postgres(migrated_postgres: PostgresDatabase) -> Iterator[PostgresDa
     migrated_postgres.empty()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("emptied_postgres", id="postgres", marks=pytest.mark.postgres)])
+@pytest.fixture(
+    params=["sqlite", pytest.param("emptied_postgres", id="postgres", marks=pytest.mark.postgres)]
+)
 def database(request: pytest.FixtureRequest) -> Database:
     """SQLite, then PostgreSQL: what a test promises, it promises for both."""
     database: Database = request.getfixturevalue(request.param)

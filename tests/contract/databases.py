@@ -105,4 +105,3 @@ class PostgresDatabase:
 def count(database: Database, table: str, where: str = "true") -> int:
     ((rows,),) = database.query(f"SELECT count(*) FROM {table} WHERE {where}")
     return int(rows)
-

@@ -275,9 +275,7 @@ class Model:
         one.state = next_state(one.state, event)
         one.history.append((event.value, worker_id))
 
-    def _make_ready(
-        self, one: Execution, event: EventType, worker_id: str | None = None
-    ) -> None:
+    def _make_ready(self, one: Execution, event: EventType, worker_id: str | None = None) -> None:
         self._tell(one, event, worker_id)
         if event is EventType.MARKED_READY:
             self._seq += 1

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import TypedDict, Unpack
 
 from penstock.model.events import Event
 from penstock.model.executions import Claimed, Lease, NewExecution, Recovered, Snapshot
@@ -41,17 +41,33 @@ ENDINGS: dict[str, Callable[[Lease], Outcome]] = {
 }
 
 
-def new(task: str = TASK, *, args: str = "{}", **options: Any) -> NewExecution:
-    return NewExecution(id=new_id(), task=task, args=args, **options)
+class Options(TypedDict, total=False):
+    """What may be said about a new execution, besides its task."""
+
+    args: str
+    queue: str
+    priority: int
+    run_at: datetime | None
+    delay: timedelta | None
+    key: str | None
+    serial: str | None
+    max_crashes: int
 
 
-def enqueue(store: Store, task: str = TASK, **options: Any) -> str:
+def new(task: str = TASK, **options: Unpack[Options]) -> NewExecution:
+    requested: Options = {"args": "{}", **options}
+    return NewExecution(id=new_id(), task=task, **requested)
+
+
+def enqueue(store: Store, task: str = TASK, **options: Unpack[Options]) -> str:
     (answer,) = store.create([new(task, **options)])
     assert answer.created
     return answer.id
 
 
-def enqueue_many(store: Store, count: int, task: str = TASK, **options: Any) -> list[str]:
+def enqueue_many(
+    store: Store, count: int, task: str = TASK, **options: Unpack[Options]
+) -> list[str]:
     return [answer.id for answer in store.create([new(task, **options) for _ in range(count)])]
 
 
@@ -73,7 +89,7 @@ def claim(
     return store.claim(worker_id, queues=queues, tasks=tasks, limit=limit, suspects=suspects)
 
 
-def run_one(store: Store, worker_id: str = WORKER, **options: Any) -> Claimed:
+def run_one(store: Store, worker_id: str = WORKER, **options: Unpack[Options]) -> Claimed:
     """Enqueue a task and have `worker_id` claim it, which is registered if need be."""
     if all(peer.info.id != worker_id for peer in store.workers()):
         worker(store, worker_id)
@@ -137,4 +153,3 @@ def drain(store: Store, worker_id: str = WORKER) -> list[str]:
         seen += ids(one)
         assert store.settle([finish(one[0])]) == []
     return seen
-

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import NoReturn
@@ -255,3 +257,17 @@ def test_an_empty_batch_is_an_empty_answer(store: Store, database: Database) -> 
     driver = "psycopg" if database.dialect == "postgres" else "pysqlite"
     with create_engine(engine_url(database, driver), poolclass=NullPool).begin() as connection:
         assert store.create_on(connection, []) == []
+
+
+def test_no_library_is_imported_that_the_caller_has_not_imported() -> None:
+    libraries = {"psycopg", "asyncpg", "sqlalchemy", "aiosqlite"}
+    program = (
+        "import sys, penstock.store.connections.callers\n"
+        f"print(sorted({libraries} & sys.modules.keys()))"
+    )
+
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert ran.stdout.strip() == "[]"

@@ -1,5 +1,6 @@
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_threads_of_one_process_claim_each_task_once(store: Store, database: Dat
             done += ids(batch)
         return done
 
-    shares = in_threads([lambda n=n: run(n) for n in range(8)])  # type: ignore[misc]
+    shares = in_threads([partial(run, n) for n in range(8)])
 
     assert sorted(task_id for share in shares for task_id in share) == sorted(created)
     assert count(database, "task_outbox") == 0
@@ -93,7 +94,7 @@ def test_threads_of_one_process_claim_each_task_once(store: Store, database: Dat
 def test_fifty_creates_of_one_key_are_one_execution(store: Store) -> None:
     requested = [new(key="order-1") for _ in range(50)]
 
-    answers = in_threads([lambda one=one: store.create([one]) for one in requested])  # type: ignore[misc]
+    answers = in_threads([partial(store.create, [one]) for one in requested])
 
     created = [answer for (answer,) in answers if answer.created]
     assert len(created) == 1
@@ -113,7 +114,7 @@ def test_bulk_creates_with_opposite_orders_of_keys_do_not_block_each_other(
             answers.append(store.create(batch))
         return answers
 
-    forwards, backwards = in_threads([lambda: create(keys), lambda: create(keys[::-1])])
+    forwards, backwards = in_threads([partial(create, keys), partial(create, keys[::-1])])
 
     for there, back in zip(forwards, backwards, strict=True):
         assert [answer.id for answer in there] == [answer.id for answer in back[::-1]]
@@ -122,9 +123,7 @@ def test_bulk_creates_with_opposite_orders_of_keys_do_not_block_each_other(
 
 def test_a_serial_that_many_add_to_at_once_runs_one_at_a_time(store: Store) -> None:
     worker(store)
-    in_threads(
-        [lambda: [store.create([new(serial="line")]) for _ in range(10)] for _ in range(5)]
-    )
+    in_threads([lambda: [store.create([new(serial="line")]) for _ in range(10)] for _ in range(5)])
 
     for _ in range(50):
         (only,) = claim(store)
@@ -137,7 +136,7 @@ def test_one_that_is_created_twice_at_once_is_written_once(
 ) -> None:
     for _ in range(20):
         requested = [new(), new(serial="line")]
-        first, second = in_threads([lambda: store.create(requested)] * 2)  # noqa: B023
+        first, second = in_threads([partial(store.create, requested)] * 2)
         assert [answer.id for answer in first] == [answer.id for answer in second]
         assert all(answer.created for answer in first + second)
     assert count(database, "task_executions") == 40

@@ -141,9 +141,7 @@ def test_creating_again_after_a_lost_reply_changes_nothing(
 
 
 @pytest.mark.parametrize("key", [None, "order-1"])
-def test_creating_again_tells_how_far_the_execution_has_come(
-    store: Store, key: str | None
-) -> None:
+def test_creating_again_tells_how_far_the_execution_has_come(store: Store, key: str | None) -> None:
     requested = new(key=key)
     worker(store)
     store.create([requested])
@@ -162,9 +160,7 @@ def test_creating_again_writes_only_what_is_missing(store: Store) -> None:
     assert len(store.find()) == 2
 
 
-def test_an_id_given_twice_in_one_batch_is_one_execution(
-    store: Store, database: Database
-) -> None:
+def test_an_id_given_twice_in_one_batch_is_one_execution(store: Store, database: Database) -> None:
     requested = new()
 
     answers = store.create([requested, requested])

@@ -1,3 +1,5 @@
+from datetime import timedelta
+
 import pytest
 
 from penstock.errors import KeyTaken
@@ -23,7 +25,7 @@ from tests.contract.support import (
 
 @pytest.mark.parametrize("delay", [None, MINUTE])
 def test_a_key_that_a_live_execution_has_is_answered_with_its_holder(
-    store: Store, delay: object
+    store: Store, delay: timedelta | None
 ) -> None:
     holder = enqueue(store, key="order-1", delay=delay)
 

@@ -67,9 +67,7 @@ def test_a_lower_sequence_that_commits_late_is_found(
     try:
         slow = enqueue(elsewhere, priority=0)
         # A transaction that took its number first and committed last looks like this.
-        database.query(
-            "UPDATE task_outbox SET seq = 0 WHERE task_execution_id = :id", {"id": slow}
-        )
+        database.query("UPDATE task_outbox SET seq = 0 WHERE task_execution_id = :id", {"id": slow})
     finally:
         elsewhere.close()
 

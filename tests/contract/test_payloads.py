@@ -8,7 +8,7 @@ from tests.contract.support import claim, enqueue, get, last_event, run_one, wor
 
 PAYLOADS = {
     "one megabyte": json.dumps({"text": "x" * 1_000_000}),
-    "unicode": json.dumps({"héllo 世界 🎉": "‮\u2028\ufeff"}, ensure_ascii=False),
+    "unicode": json.dumps({"héllo 世界 🎉": "\u202e\u2028\ufeff"}, ensure_ascii=False),
     "escapes": r'{"nul":"\\u0000 is text here","quote":"\"","slash":"\/","tab":"\t"}',
     "surrogate pairs": r'{"party":"\ud83c\udf89"}',
     "minus zero": '{"a":-0.0,"b":-0,"c":0.0}',

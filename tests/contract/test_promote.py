@@ -21,9 +21,7 @@ from tests.contract.support import (
 MICROSECOND = timedelta(microseconds=1)
 
 
-def test_a_task_is_due_at_its_very_moment_and_not_before(
-    store: Store, clock: ManualClock
-) -> None:
+def test_a_task_is_due_at_its_very_moment_and_not_before(store: Store, clock: ManualClock) -> None:
     task_id = enqueue(store, run_at=clock.now() + MINUTE)
 
     clock.advance(MINUTE - MICROSECOND)
@@ -75,9 +73,7 @@ def test_the_next_due_time_is_the_nearest_one(store: Store, clock: ManualClock) 
     assert store.promote() == Promoted(1, timedelta(minutes=59))
 
 
-def test_promoted_work_comes_after_what_is_ready_already(
-    store: Store, clock: ManualClock
-) -> None:
+def test_promoted_work_comes_after_what_is_ready_already(store: Store, clock: ManualClock) -> None:
     worker(store)
     scheduled = enqueue(store, delay=MINUTE)
     ready = enqueue(store)
@@ -122,9 +118,7 @@ def test_a_retry_that_is_due_runs_again(store: Store, clock: ManualClock) -> Non
     ]  # fmt: skip
 
 
-def test_a_clock_that_steps_back_promotes_nothing_early(
-    store: Store, clock: ManualClock
-) -> None:
+def test_a_clock_that_steps_back_promotes_nothing_early(store: Store, clock: ManualClock) -> None:
     task_id = enqueue(store, delay=MINUTE)
     clock.set_to(clock.now() - timedelta(hours=1))
 

@@ -103,9 +103,7 @@ def test_one_suspect_at_a_time_whatever_its_queue_and_priority(store: Store) -> 
 
 
 @pytest.mark.parametrize("free", ["a", "b", "c"])
-def test_a_suspect_in_a_paused_queue_does_not_hide_one_elsewhere(
-    store: Store, free: str
-) -> None:
+def test_a_suspect_in_a_paused_queue_does_not_hide_one_elsewhere(store: Store, free: str) -> None:
     worker(store)
     queues = ["a", "b", "c"]
     for queue in queues:

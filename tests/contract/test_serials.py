@@ -127,9 +127,7 @@ def test_one_behind_whose_time_has_passed_goes_at_once(store: Store, clock: Manu
 
 
 @pytest.mark.parametrize("delay", [None, MINUTE])
-def test_cancelling_the_head_lets_the_next_one_go(
-    store: Store, delay: timedelta | None
-) -> None:
+def test_cancelling_the_head_lets_the_next_one_go(store: Store, delay: timedelta | None) -> None:
     worker(store)
     head = enqueue(store, serial="line", delay=delay)
     behind = enqueue(store, serial="line")

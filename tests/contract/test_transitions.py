@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Unpack
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.contract.support import (
     ENDINGS,
     MINUTE,
     WORKER,
+    Options,
     claim,
     crash,
     declare_dead,
@@ -52,7 +54,7 @@ def _settled(ending: str) -> Route:
     return route
 
 
-def _created(**options: object) -> Route:
+def _created(**options: Unpack[Options]) -> Route:
     return lambda store, _clock, _database: (enqueue(store, **options), None)
 
 
@@ -186,7 +188,9 @@ def _sweep(scene: Scene) -> None:
 
 
 OPERATIONS: Mapping[str, Operation] = {
-    "create again": Operation(lambda scene: scene.store.create([replace(new(), id=scene.execution_id)])),
+    "create again": Operation(
+        lambda scene: scene.store.create([replace(new(), id=scene.execution_id)])
+    ),
     "claim": Operation(lambda scene: claim(scene.store), (EventType.CLAIMED,)),
     "start": Operation(lambda scene: scene.store.start([scene.lease]), (EventType.STARTED,)),
     "defer": Operation(lambda scene: scene.store.defer([scene.lease]), (EventType.DEFERRED,)),
@@ -199,9 +203,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "promote too early": Operation(lambda scene: scene.store.promote()),
     "propagate": Operation(lambda scene: scene.store.propagate()),
     "recover": Operation(_recover, (EventType.RECOVERED,)),
-    "reconcile": Operation(
-        lambda scene: scene.store.reconcile(WORKER, []), (EventType.RELEASED,)
-    ),
+    "reconcile": Operation(lambda scene: scene.store.reconcile(WORKER, []), (EventType.RELEASED,)),
     # A running task is only asked to stop.
     "cancel": Operation(
         lambda scene: scene.store.cancel([scene.execution_id]),

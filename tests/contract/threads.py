@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 def in_threads(calls: Sequence[Callable[[], T]], *, timeout: float = 60) -> list[T]:
@@ -19,3 +20,10 @@ def in_threads(calls: Sequence[Callable[[], T]], *, timeout: float = 60) -> list
     with ThreadPoolExecutor(len(calls)) as pool:
         started = [pool.submit(call, function) for function in calls]
         return [future.result(timeout) for future in started]
+
+
+def race(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:
+    """Make both calls at once; return both answers, or raise what one of them raised."""
+    answers: tuple[list[T], list[U]] = [], []
+    in_threads([lambda: answers[0].append(first()), lambda: answers[1].append(second())])
+    return answers[0][0], answers[1][0]

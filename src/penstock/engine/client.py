@@ -1,16 +1,16 @@
 """What a caller does with executions: write them, find them, act on them."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict, Unpack
 from uuid import UUID
 
-from penstock.errors import ExecutionNotFound
 from penstock.engine.executions import Execution
 from penstock.engine.requests import Request
+from penstock.errors import ExecutionNotFound, StoreUnavailable
 from penstock.model.events import Event
 from penstock.model.executions import (
     CancelAnswer,
@@ -24,12 +24,27 @@ from penstock.model.payloads import decode
 from penstock.model.states import State
 from penstock.store.contract import Store
 
+# Not None, which is what a caller passes whose connection has not been opened: the execution
+# would then be committed on its own, and nobody would know.
+NO_CONNECTION: Final = object()
+
 
 class Around(NamedTuple):
     """The connection that an enclosing `using` block has set."""
 
     connection: object
     notify: bool
+
+
+class Filters(TypedDict, total=False):
+    """What executions are looked for by; None, or nothing, matches all."""
+
+    task: str | None
+    state: State | None
+    queue: str | None
+    key: str | None
+    before: str | None
+    limit: int
 
 
 class Client:
@@ -55,47 +70,61 @@ class Client:
     # --- writing ----------------------------------------------------------------------
 
     def enqueue(
-        self, requests: Sequence[Request[Any]], *, connection: object = None
+        self, requests: Sequence[Request[Any]], *, connection: object = NO_CONNECTION
     ) -> list[Execution[Any]]:
         where, notify = self._where(connection, requests)
         executions = [request.new for request in requests]
-        if where is None:
+        if where is NO_CONNECTION:
             created = self.store.create(executions, notify=notify)
         else:
             created = self.store.create_on(where, executions, notify=notify)
-        return self._as_executions(requests, created)
+        return self._as_executions(requests, created, self._holders(created))
 
     async def aenqueue(
-        self, requests: Sequence[Request[Any]], *, connection: object = None
+        self, requests: Sequence[Request[Any]], *, connection: object = NO_CONNECTION
     ) -> list[Execution[Any]]:
         where, notify = self._where(connection, requests)
         executions = [request.new for request in requests]
-        if where is None:
+        if where is NO_CONNECTION:
             created = await asyncio.to_thread(self._create, executions, notify)
         else:
             # Opening may read a file or wait for the database: not on the loop.
             store = await asyncio.to_thread(self._open_store)
             created = await store.acreate_on(where, executions, notify=notify)
-        return self._as_executions(requests, created)
+        holders = {}
+        if not all(answer.created for answer in created):
+            holders = await asyncio.to_thread(self._holders, created)
+        return self._as_executions(requests, created, holders)
 
     def _create(self, executions: Sequence[NewExecution], notify: bool) -> list[Created]:  # noqa: FBT001
         return self.store.create(executions, notify=notify)
 
-    def _where(
-        self, connection: object, requests: Sequence[Request[Any]]
-    ) -> tuple[object | None, bool]:
+    def _where(self, connection: object, requests: Sequence[Request[Any]]) -> tuple[object, bool]:
         notify = all(request.notify for request in requests)
         around = self._around.get()
-        if connection is not None or around is None:
+        if connection is not NO_CONNECTION or around is None:
             return connection, notify
         return around.connection, notify and around.notify
 
+    def _holders(self, created: Sequence[Created]) -> dict[str, Snapshot]:
+        """Read the executions that had the keys already, as far as they are committed."""
+        taken = list({answer.id for answer in created if not answer.created})
+        if not taken:
+            return {}
+        try:
+            return {holder.id: holder for holder in self.store.get(taken)}
+        except StoreUnavailable:
+            return {}  # what was asked for is written, and must not look as if it were not
+
     def _as_executions(
-        self, requests: Sequence[Request[Any]], created: Sequence[Created]
+        self,
+        requests: Sequence[Request[Any]],
+        created: Sequence[Created],
+        holders: Mapping[str, Snapshot],
     ) -> list[Execution[Any]]:
         return [
             Execution(
-                _first_snapshot(request.new, answer),
+                holders.get(answer.id) or _first_snapshot(request.new, answer),
                 self,
                 created=answer.created,
                 decode_result=request.decode_result,
@@ -110,7 +139,7 @@ class Client:
     ) -> Execution[Any]:
         return Execution(self.snapshot(parse_id(execution_id)), self, decode_result=decode_result)
 
-    def find(self, **filters: Any) -> list[Snapshot]:
+    def find(self, **filters: Unpack[Filters]) -> list[Snapshot]:
         return self.store.find(**filters)
 
     def counts(self) -> dict[State, int]:

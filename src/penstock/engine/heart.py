@@ -95,7 +95,7 @@ class Heart:
 
     def _hear(self, pulse: Pulse) -> None:
         self._peers = pulse.peers
-        self._reported &= {peer.info.id for peer in pulse.peers}
+        self._reported.clear()  # who is still there has not been recovered yet
         if pulse.cancel_requested:
             self._listener.cancel(pulse.cancel_requested)
         if dead := self._observer.saw(pulse.peers):

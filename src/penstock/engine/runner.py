@@ -38,6 +38,7 @@ class Runner:
         self._stock: deque[Attempt] = deque()
         self._lock = threading.RLock()
         self._loop = loop
+        self._loop_thread: int | None = None
         self._loop_tasks: set[asyncio.Task[None]] = set()
         self._settler = settler
         self._threads = Threads("penstock-task")
@@ -101,14 +102,18 @@ class Runner:
                     self._threads.run(partial(self._run_on_thread, attempt))
             hungry = len(self._stock) <= self._stock_target // 2
         if for_loop:
-            # One hop for all of them: a hop costs more than a whole claim does per task.
-            self._loop.call_soon_threadsafe(self._begin_on_loop, for_loop)
+            if threading.get_ident() == self._loop_thread:
+                self._begin_on_loop(for_loop)
+            else:
+                # One hop for all of them: a hop costs more than a whole claim does per task.
+                self._loop.call_soon_threadsafe(self._begin_on_loop, for_loop)
         if hungry and not self._closing:
             self.wants_more()
 
     # --- on the loop ------------------------------------------------------------------
 
     def _begin_on_loop(self, attempts: Sequence[Attempt]) -> None:
+        self._loop_thread = threading.get_ident()
         for attempt in attempts:
             task = self._loop.create_task(self._run_on_loop(attempt), name=attempt.task.name)
             self._loop_tasks.add(task)

@@ -20,6 +20,7 @@ from penstock.store.contract import Store
 log = logging.getLogger("penstock.worker")
 
 MOST_IN_A_BATCH = 500
+AWAKE_FOR = 1.0
 RECORD_START_AFTER = 0.05  # short tasks tell their start with their outcome: no extra commit
 
 
@@ -34,6 +35,7 @@ class Settler:
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._busy = False
+        self._asleep = False
         self._outage = Outage("settle outcomes")
         self.last_turn = time.monotonic()
 
@@ -45,7 +47,7 @@ class Settler:
     def note_start(self, lease: Lease, started_at: datetime) -> None:
         """Tell the start of an attempt that may turn out to be long."""
         self._starts[lease] = (time.monotonic(), started_at)
-        if len(self._starts) == 1:
+        if self._asleep:
             with self._changed:
                 self._changed.notify()
 
@@ -59,9 +61,9 @@ class Settler:
 
     def run_until_stopped(self) -> None:
         while (batch := self._next_batch()) is not None:
-            self.last_turn = time.monotonic()
             self._record_starts()
             if batch:
+                self.last_turn = time.monotonic()
                 self._settle(batch)
             self._busy = False
 
@@ -78,7 +80,10 @@ class Settler:
     def _next_batch(self) -> list[Outcome] | None:
         with self._changed:
             if not self._outcomes and not self._stop.is_set():
-                self._changed.wait(RECORD_START_AFTER if self._starts else None)
+                # Under load nobody needs to wake us for a start: we look soon anyway.
+                self._asleep = not self._starts and time.monotonic() - self.last_turn > AWAKE_FOR
+                self._changed.wait(None if self._asleep else RECORD_START_AFTER)
+                self._asleep = False
             if not self._outcomes and self._stop.is_set():
                 return None
             self._busy = True

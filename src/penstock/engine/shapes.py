@@ -4,7 +4,6 @@ Drivers' own types become `Any` where the driver is not installed, and then ever
 matches. A shape works everywhere, and an engine or a pool does not have it.
 """
 
-import inspect
 from collections.abc import Awaitable
 from typing import Any, Protocol
 
@@ -23,16 +22,15 @@ class _AwaitedCommit(Protocol):
 
 class _Asyncpg(Protocol):
     def is_in_transaction(self) -> bool: ...
-    def fetchrow(self, query: str, *args: Any) -> Awaitable[Any]: ...
+    def fetchrow(self, query: str, *args: Any) -> Awaitable[Any]: ...  # noqa: ANN401
 
 
-AsyncConnection = _AwaitedCommit | _Asyncpg
+class _BorrowedAsyncpg(Protocol):
+    # From asyncpg's pool: it gets the methods of a connection while the program runs, so all
+    # that a type checker can see of it is how it goes back.
+    def __getattr__(self, name: str, /) -> Any: ...  # noqa: ANN401
+    def _detach(self) -> Any: ...  # noqa: ANN401
+
+
+AsyncConnection = _AwaitedCommit | _Asyncpg | _BorrowedAsyncpg
 """psycopg async, SQLAlchemy async, asyncpg."""
-
-
-def is_async(connection: object) -> bool:
-    """Say which of the two shapes a connection has; what has neither counts as sync."""
-    commit = getattr(type(connection), "commit", None)
-    if commit is not None:
-        return inspect.iscoroutinefunction(commit)
-    return hasattr(connection, "is_in_transaction") and hasattr(connection, "fetchrow")

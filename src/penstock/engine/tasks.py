@@ -13,11 +13,11 @@ from datetime import timedelta
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 from uuid import UUID
 
-from penstock.engine.client import Client
+from penstock.engine.client import NO_CONNECTION, Client
 from penstock.engine.executions import Execution
 from penstock.engine.handle import AsyncTaskHandle, TaskHandle
 from penstock.engine.requests import EnqueueOptions, Request, new_execution
-from penstock.engine.shapes import AsyncConnection, SyncConnection, is_async
+from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.signatures import Colour, TaskSignature
 from penstock.model.executions import DEFAULT_MAX_CRASHES, DEFAULT_QUEUE
 from penstock.model.retry import DEFAULT_RETRY, Retry
@@ -63,7 +63,7 @@ class _Requests(Generic[P, T_co]):
         home: Home,
         *,
         enqueue_options: EnqueueOptions | None = None,
-        connection: object = None,
+        connection: object = NO_CONNECTION,
     ) -> None:
         self.name = name
         self.options = options
@@ -74,10 +74,6 @@ class _Requests(Generic[P, T_co]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
-
-    def request(self, *args: P.args, **kwargs: P.kwargs) -> Request[T_co]:
-        """Check the arguments and write nothing yet; for `app.enqueue_many`."""
-        return self._request(self.signature.encode_arguments(args, kwargs))
 
     def _request(self, args: str) -> Request[T_co]:
         new = new_execution(
@@ -90,10 +86,6 @@ class _Requests(Generic[P, T_co]):
         )
         notify = self._enqueue_options.get("notify", True)
         return Request(new, self.signature.decode_result, notify)
-
-    def request_named(self, arguments: Mapping[str, object]) -> Request[T_co]:
-        """The same, for arguments that come by name, as from a command line."""
-        return self._request(self.signature.encode_named(arguments))
 
     def _enqueue(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Execution[T_co]:
         request = self._request(self.signature.encode_arguments(tuple(args), dict(kwargs)))
@@ -126,6 +118,14 @@ class TaskOnAsyncConnection(_Requests[P, T_co]):
         return await self._aenqueue(args, kwargs)
 
 
+class _TaskOnAnyConnection(TaskOnConnection[P, T_co], TaskOnAsyncConnection[P, T_co]):
+    """Both at once, for callers that no type checker watches.
+
+    Who takes the wrong twin, or passes an engine, then hears why from the store, which knows
+    the connection, and not that an attribute is missing.
+    """
+
+
 class Task(_Requests[P, T_co]):
     """What users annotate: `Task[[int], str]`, `Task[..., Any]`."""
 
@@ -135,6 +135,14 @@ class Task(_Requests[P, T_co]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Execution[T_co]:
         return await self._aenqueue(args, kwargs)
+
+    def request(self, *args: P.args, **kwargs: P.kwargs) -> Request[T_co]:
+        """Check the arguments and write nothing yet; for `app.enqueue_many`."""
+        return self._request(self.signature.encode_arguments(args, kwargs))
+
+    def request_named(self, arguments: Mapping[str, object]) -> Request[T_co]:
+        """The same, for arguments that come by name, as from a command line."""
+        return self._request(self.signature.encode_named(arguments))
 
     @overload
     def using(
@@ -146,15 +154,11 @@ class Task(_Requests[P, T_co]):
     ) -> TaskOnAsyncConnection[P, T_co]: ...
     @overload
     def using(self, **options: Unpack[EnqueueOptions]) -> "Task[P, T_co]": ...
-    def using(self, *, connection: object = None, **options: Any) -> Any:
+    def using(self, *, connection: object = NO_CONNECTION, **options: Any) -> Any:
         """Return the same task with other options, or in a caller's transaction."""
         asked: EnqueueOptions = {**self._enqueue_options, **options}  # type: ignore[typeddict-item]
         new_execution(self.name, "{}", asked)  # refuses what cannot be, before anything is called
-        form: type[_Requests[P, T_co]]
-        if connection is None:
-            form = Task
-        else:
-            form = TaskOnAsyncConnection if is_async(connection) else TaskOnConnection
+        form = Task if connection is NO_CONNECTION else _TaskOnAnyConnection
         return form(
             self.name,
             self.options,

@@ -153,7 +153,7 @@ class Worker:
 
     def _pass_on_wake_ups(self) -> None:
         while not self._stopping.is_set():
-            hint = self._distributor.wait_for_work(1.0)
+            hint = self._distributor.wait_for_work(0.25)
             if hint & WakeUp.READY:
                 self._claimer.wake()
             if hint & WakeUp.WAITING:

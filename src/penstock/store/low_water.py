@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from penstock.model.executions import Claimed
+
 RESCAN_EVERY = 0.25
 RESCAN_SHARE = 20  # a slow thorough scan may take a twentieth of the time, not more
 
@@ -30,7 +32,6 @@ class LowWater:
         self._monotonic = monotonic
         self._marks: dict[Lane, int] = {}
         self._thorough_until = float("-inf")
-        self._turn = 0
 
     @property
     def thorough_scan_is_due(self) -> bool:
@@ -45,22 +46,37 @@ class LowWater:
         ended = self._monotonic()
         self._thorough_until = ended + max(RESCAN_EVERY, RESCAN_SHARE * (ended - begun))
 
-    def lanes(self, queues: Sequence[str], *, suspects: bool) -> list[tuple[Lane, int]]:
-        """The lanes to scan, in order, each with its mark; at most one of them is suspect."""
+    def lanes(
+        self, queues: Sequence[str], *, suspects: bool
+    ) -> Iterator[list[tuple[Lane, int]]]:
+        """The lanes to scan, in order, each with its mark.
+
+        First all of them, but with one suspect lane at the most; then the other suspect
+        lanes, one at a time, for a call that has found no suspect yet.
+        """
         turn = {queue: place for place, queue in enumerate(queues)}
         wanted = sorted(
-            (lane for lane in self._marks if lane.queue in turn),
+            (lane for lane in tuple(self._marks) if lane.queue in turn),
             key=lambda lane: (turn[lane.queue], -lane.priority, not lane.suspect),
         )
         suspicious = [lane for lane in wanted if lane.suspect] if suspects else []
-        # One suspect at a time, but not always the same lane's: another may be empty.
-        self._turn += 1
-        chosen = suspicious[self._turn % len(suspicious)] if suspicious else None
-        return [(lane, self._marks[lane]) for lane in wanted if not lane.suspect or lane == chosen]
+        first = suspicious[:1]
+        yield [(lane, self._mark(lane)) for lane in wanted if not lane.suspect or lane in first]
+        for lane in suspicious[1:]:
+            yield [(lane, self._mark(lane))]
+
+    def _mark(self, lane: Lane) -> int:
+        return self._marks.get(lane, 0)  # another thread may just have begun anew
 
     def found(self, lane: Lane, first: int) -> None:
         """Remember where a scan of this lane found its first row."""
         self._marks[lane] = first
+
+
+def order_of(queues: Sequence[str]) -> Callable[[Claimed], tuple[int, int, bool, int]]:
+    """The order in which a claim answers: as the lanes go, and by sequence within a lane."""
+    turn = {queue: place for place, queue in enumerate(queues)}
+    return lambda one: (turn[one.queue], -one.priority, not one.suspect, one.seq)
 
 
 class LowWaterMarks:

@@ -1,16 +1,23 @@
-"""Our own connections to PostgreSQL: how they are made, shared, lost and forgotten."""
+"""Our own connections to PostgreSQL: how they are made, shared, lost and forgotten.
+
+Not psycopg's pool: it makes connections in the background, with pauses that grow with an
+outage, so it finds out late that the server is back; and it hands out connections that
+died with the server one after the other.
+"""
 
 import os
 import random
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+from psycopg.conninfo import make_conninfo
 
 from penstock.errors import StoreRefused, StoreUnavailable
 
@@ -30,27 +37,33 @@ KEEPALIVES: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-MOST_CONNECTIONS = 10
+MOST_CONNECTIONS = 16
+LONGEST_WAIT = 30.0  # for a connection of ours to become free
 MOST_CONFLICTS = 20
 
-_CONFLICTS = (errors.DeadlockDetected, errors.SerializationFailure)
-_LOST = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed)
+# A migration that cannot get its lock soon steps back: whoever came later would wait behind it.
+_CONFLICTS = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable)
+_LOST = (psycopg.OperationalError, psycopg.InterfaceError)
 
 _alive: "weakref.WeakSet[Connections]" = weakref.WeakSet()
 _graveyard: list[object] = []  # a parent's connections: closing them here would end them there
 
 
 class Connections:
-    """A pool that opens when it is first needed, once in every process."""
+    """Connections in autocommit mode, made when they are needed and kept for the next one."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, most: int = MOST_CONNECTIONS) -> None:
         self._url = url
-        self._pool: ConnectionPool[Connection] | None = None
-        self._lock = threading.Lock()
+        self._most = most
+        self._start_afresh()
         _alive.add(self)
 
+    def _start_afresh(self) -> None:
+        self._idle: deque[Connection] = deque()
+        self._free = threading.Semaphore(self._most)
+
     def run(self, doing: str, work: Callable[[Connection], T], *, repeatable: bool = True) -> T:
-        """Do `work` on a connection in autocommit mode.
+        """Do `work` on a connection.
 
         Deadlocks and serialisation failures are tried again. So is work whose connection
         breaks, once, when repeating it changes nothing twice: the connection may have
@@ -60,7 +73,7 @@ class Connections:
         repeats = 1 if repeatable else 0
         while True:
             try:
-                with self._opened().connection() as connection:
+                with self._lent() as connection:
                     return work(connection)
             except _CONFLICTS as error:
                 conflicts += 1
@@ -68,51 +81,68 @@ class Connections:
                     raise StoreUnavailable(doing, because=error) from error
                 time.sleep(random.uniform(0, 0.002 * 2 ** min(conflicts, 6)))  # noqa: S311
             except _LOST as error:
-                if repeats == 0 or isinstance(error, PoolTimeout | errors.QueryCanceled):
+                if repeats == 0 or isinstance(error, errors.QueryCanceled):
                     raise StoreUnavailable(doing, because=error) from error
                 repeats -= 1
+            except TimeoutError as error:
+                raise StoreUnavailable(doing, because=error) from error
             except (psycopg.DataError, psycopg.IntegrityError) as error:
                 raise StoreRefused(doing, because=error) from error
 
+    @contextmanager
+    def _lent(self) -> Iterator[Connection]:
+        free, idle = self._free, self._idle
+        if not free.acquire(timeout=LONGEST_WAIT):
+            message = f"all {self._most} connections have been in use for {LONGEST_WAIT:g} s"
+            raise TimeoutError(message)
+        try:
+            connection = self._idle_or_new(idle)
+            try:
+                yield connection
+            finally:
+                if connection.closed:
+                    # The server has gone, and the idle ones have lost it too.
+                    self._close_all(idle)
+                else:
+                    idle.append(connection)
+        finally:
+            free.release()
+
+    def _idle_or_new(self, idle: deque[Connection]) -> Connection:
+        try:
+            return idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _connect(self) -> Connection:
+        # What the URL says about the session stands, and ours is added to it.
+        options = psycopg.conninfo.conninfo_to_dict(self._url).get("options") or ""
+        return psycopg.connect(
+            make_conninfo(self._url, **KEEPALIVES, options=f"{SESSION} {options}".strip()),
+            autocommit=True,
+            application_name="penstock",
+        )
+
     def close(self) -> None:
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
+        self._close_all(self._idle)
 
-    def _opened(self) -> "ConnectionPool[Connection]":
-        pool = self._pool
-        if pool is not None:
-            return pool
-        with self._lock:
-            if self._pool is None:
-                self._pool = ConnectionPool(
-                    self._url,
-                    connection_class=psycopg.Connection[tuple[Any, ...]],
-                    kwargs={
-                        "autocommit": True,
-                        "application_name": "penstock",
-                        "options": SESSION,
-                        **KEEPALIVES,
-                    },
-                    min_size=0,
-                    max_size=MOST_CONNECTIONS,
-                    num_workers=1,
-                    open=True,
-                    name="penstock",
-                )
-            return self._pool
+    @staticmethod
+    def _close_all(idle: deque[Connection]) -> None:
+        while True:
+            try:
+                idle.pop().close()
+            except IndexError:
+                return
 
-    def _forget(self) -> None:
-        if self._pool is not None:
-            _graveyard.append(self._pool)
-        self._pool = None
-        self._lock = threading.Lock()
+    def forget(self) -> None:
+        """Begin anew after a fork, in the child."""
+        _graveyard.extend(self._idle)
+        self._start_afresh()
 
 
 def _forget_all() -> None:
     for connections in list(_alive):
-        connections._forget()  # noqa: SLF001
+        connections.forget()
 
 
 os.register_at_fork(after_in_child=_forget_all)

@@ -1,6 +1,15 @@
 -- Statements that run on a caller's connection take text only: no codec that the caller
 -- has set can get in their way, and every driver can pass it.
 
+-- name: create_savepoint
+SAVEPOINT penstock_create;
+
+-- name: create_undo
+ROLLBACK TO SAVEPOINT penstock_create;
+
+-- name: create_release
+RELEASE SAVEPOINT penstock_create;
+
 -- name: lock_serials
 -- An upsert, because it waits for whoever is adding to the same serial, and because a
 -- plain insert would miss a row that is deleted meanwhile. Sorted, or two calls deadlock.
@@ -11,8 +20,8 @@ ON CONFLICT (serial) DO UPDATE SET serial = excluded.serial;
 
 -- name: create
 -- Keys are taken in sorted order (two calls with opposite orders deadlock otherwise), but
--- the outbox is filled in the order of the call. Those with a serial wait at first;
--- `advance_serials` lets the head of each serial go.
+-- the outbox is filled in the order of the call. Those with a serial wait at first, and
+-- the others of the call with them (`held`): `advance_serials` lets them go in one order.
 WITH moment AS MATERIALIZED (
     SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
 ), incoming AS MATERIALIZED (
@@ -47,7 +56,7 @@ WITH moment AS MATERIALIZED (
     INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, task)
     SELECT created.id, created.queue, created.priority, created.task
     FROM created JOIN incoming ON incoming.id = created.id
-    WHERE created.state = 'ready'
+    WHERE created.state = 'ready' AND :held::text = 'no'
     ORDER BY incoming.n
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, at)
@@ -85,6 +94,8 @@ CROSS JOIN LATERAL (
 
 -- name: advance_serials
 -- The head of each serial goes; the others wait behind it. Needs the lock on its row.
+-- `created` names the executions of a call in their order: those of them that are ready
+-- have been held back, so that they enter the outbox in that order too.
 WITH moment AS MATERIALIZED (
     SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
 ), head AS MATERIALIZED (
@@ -102,9 +113,20 @@ WITH moment AS MATERIALIZED (
     FROM moment
     WHERE task.id = ANY (ARRAY(SELECT id FROM head)) AND task.state = 'waiting'
     RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.state, task.run_at, moment.now
+), call AS MATERIALIZED (
+    SELECT place.id::uuid AS id, place.n
+    FROM json_array_elements_text(:created::text::json) WITH ORDINALITY AS place (id, n)
 ), ready AS (
     INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, task)
-    SELECT id, queue, priority, task FROM moved WHERE state = 'ready' ORDER BY id
+    SELECT due.id, due.queue, due.priority, due.task
+    FROM (
+        SELECT id, queue, priority, task FROM moved WHERE state = 'ready'
+        UNION ALL
+        SELECT held.id, held.queue, held.priority, held.task
+        FROM call JOIN penstock.task_executions AS held ON held.id = call.id
+        WHERE held.state = 'ready'
+    ) AS due LEFT JOIN call ON call.id = due.id
+    ORDER BY call.n NULLS FIRST, due.id
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, at)
     SELECT root_id, id,

@@ -1,6 +1,7 @@
 """Creating executions on PostgreSQL: the same script on our connections and on a caller's."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from penstock.model.executions import Created, NewExecution
@@ -19,9 +20,34 @@ def create(
 ) -> Script[list[Created]]:
     """Write the executions; answer in their order.
 
-    One statement in the plain case. Serials need their rows locked before anything is
-    read under the lock; a taken key needs another look at who has it.
+    One statement in the plain case. Where it takes several, an error in between, or the
+    cancellation of an async caller, leaves nothing behind in the transaction.
     """
+    several = len(executions) > 1 and any(new.key is not None for new in executions)
+    if not several and all(new.serial is None for new in executions):
+        return (yield from _write(statements, executions, now=now, notify=notify))
+    yield Step(statements["create_savepoint"], {})
+    try:
+        created = yield from _write(statements, executions, now=now, notify=notify)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        with suppress(Exception):  # a broken connection has undone it already
+            yield Step(statements["create_undo"], {})
+        raise
+    yield Step(statements["create_release"], {})
+    return created
+
+
+def _write(
+    statements: Mapping[str, Statement],
+    executions: Sequence[NewExecution],
+    *,
+    now: datetime | None,
+    notify: bool,
+) -> Script[list[Created]]:
+    # Serials need their rows locked before anything is read under the lock, and a taken key
+    # needs another look at who has it.
     moment = {"now": now and now.isoformat(), "notify": "yes" if notify else "no"}
     serials = sorted({new.serial for new in executions if new.serial is not None})
     if serials:
@@ -29,10 +55,12 @@ def create(
 
     states: dict[str, State] = {}
     holders: dict[int, Created] = {}
-    pending = dict(enumerate(executions))
+    first = {new.id: n for n, new in reversed(list(enumerate(executions)))}
+    pending = {n: executions[n] for n in sorted(first.values())}  # an id given twice is one execution
     while pending:
         batch = encode_new(pending.values())
-        rows = yield Step(statements["create"], {"batch": batch, **moment})
+        held = "yes" if serials else "no"
+        rows = yield Step(statements["create"], {"batch": batch, "held": held, **moment})
         states |= {row[0]: State(row[1]) for row in rows}
         created = {row[0] for row in rows}
         refused = [n for n, new in pending.items() if new.id not in created]
@@ -47,11 +75,11 @@ def create(
         pending = {n: pending[n] for n in refused if n not in holders}
 
     if serials:
-        rows = yield Step(
-            statements["advance_serials"], {"serials": encode_strings(serials), **moment}
-        )
+        created_ids = [new.id for new in executions if new.id in states]
+        names = {"serials": encode_strings(serials), "created": encode_strings(created_ids)}
+        rows = yield Step(statements["advance_serials"], {**names, **moment})
         states |= {row[0]: State(row[1]) for row in rows}
     return [
-        holders.get(n) or Created(new.id, created=True, state=states[new.id])
-        for n, new in enumerate(executions)
+        holders.get(first[new.id]) or Created(new.id, created=True, state=states[new.id])
+        for new in executions
     ]

@@ -9,9 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from psycopg import errors
-
-from penstock.errors import KeyTaken
+from penstock.errors import KeyTaken, StoreRefused
 from penstock.model.clock import Clock
 from penstock.model.events import Event, EventType
 from penstock.model.executions import (
@@ -43,7 +41,7 @@ from penstock.store.decoding import (
     encode_worker,
     rerun_answer,
 )
-from penstock.store.low_water import Lane, LowWater, LowWaterMarks
+from penstock.store.low_water import Lane, LowWater, LowWaterMarks, order_of
 from penstock.store.migrations import (
     Applied,
     check_compatible,
@@ -60,7 +58,6 @@ from penstock.store.sql import in_schema, load_statements
 
 PACKAGE = "penstock.store.postgres"
 MIGRATION_LOCK_TIMEOUT = "2s"
-MIGRATION_TRIES = 60
 
 
 class PostgresStore:
@@ -77,6 +74,7 @@ class PostgresStore:
     ) -> None:
         self._listen_url = listen_url or url
         self._connections = Connections(url)
+        self._pulse = Connections(url, most=1)  # a heartbeat waits for nobody
         self._schema = schema
         self._clock = clock
         self._notify = notify
@@ -87,14 +85,7 @@ class PostgresStore:
     # --- the tables -------------------------------------------------------------------
 
     def migrate(self) -> list[int]:
-        for tries_left in reversed(range(MIGRATION_TRIES)):
-            try:
-                return self._connections.run("migrate the tables", self._migrate)
-            except errors.LockNotAvailable:
-                # Waiting longer in the server's queue would make every reader wait behind us.
-                if tries_left == 0:
-                    raise
-        raise AssertionError
+        return self._connections.run("migrate the tables", self._migrate)
 
     def _migrate(self, connection: Connection) -> list[int]:
         with connection.transaction():
@@ -138,6 +129,7 @@ class PostgresStore:
 
     def close(self) -> None:
         self._connections.close()
+        self._pulse.close()
 
     # --- the life of a task -----------------------------------------------------------
 
@@ -188,8 +180,13 @@ class PostgresStore:
         marks = self._marks.of(known)
 
         def scan(connection: Connection) -> list[Claimed]:
-            lanes = marks.lanes(queues, suspects=suspects)
-            return self._claim_lanes(connection, worker_id, known, marks, lanes, limit)
+            claimed: list[Claimed] = []
+            for lanes in marks.lanes(queues, suspects=suspects):
+                left = limit - len(claimed)
+                claimed += self._claim_lanes(connection, worker_id, known, marks, lanes, left)
+                if len(claimed) == limit or any(one.suspect for one in claimed):
+                    break
+            return sorted(claimed, key=order_of(queues))
 
         def claim(connection: Connection) -> list[Claimed]:
             if not marks.thorough_scan_is_due and (claimed := scan(connection)):
@@ -321,6 +318,7 @@ class PostgresStore:
                 connection,
                 "advance_serials",
                 serials=encode_strings(locked),
+                created="[]",
                 now=_text(self._now()),
                 notify="yes" if self._notify else "no",
             )
@@ -355,8 +353,9 @@ class PostgresStore:
         )
 
     def heartbeat(self, worker_id: str) -> Pulse:
-        ((alive, cancelled, *peers),) = self._do(
-            "send a heartbeat", "beat", worker_id=worker_id, now=self._now()
+        ((alive, cancelled, *peers),) = self._pulse.run(
+            "send a heartbeat",
+            lambda it: self._rows(it, "beat", worker_id=worker_id, now=self._now()),
         )
         return Pulse(
             alive=alive,
@@ -469,6 +468,7 @@ class PostgresStore:
                     names = encode_strings(sorted(serials))
                     self._rows(connection, "lock_serials", serials=names)
                 tasks = self._rows(connection, "lock_tasks", ids=wanted)
+                _refuse_common_keys(tasks)
                 self._refuse_taken_keys(connection, wanted)
                 self._rows(connection, "rerun", ids=wanted, now=self._now(), notify=self._notify)
                 if serials:
@@ -477,7 +477,7 @@ class PostgresStore:
 
         try:
             states = self._connections.run("rerun", rerun)
-        except errors.UniqueViolation:
+        except StoreRefused:
             # Somebody took the key between the look and the write: look again, and say who.
             states = self._connections.run("rerun", rerun)
         return [rerun_answer(states.get(id_)) for id_ in ids]
@@ -561,6 +561,16 @@ class PostgresStore:
 
     def _now(self) -> datetime | None:
         return self._clock.now() if self._clock else None
+
+
+def _refuse_common_keys(tasks: Sequence[Row]) -> None:
+    """Two finished executions of one key cannot both live again."""
+    holders: dict[tuple[str, str], str] = {}
+    for execution_id, state, task, key, _ in tasks:
+        if key is not None and State(state) in FINAL:
+            holder = holders.setdefault((task, key), execution_id)
+            if holder != execution_id:
+                raise KeyTaken(execution_id, key=key, holder=holder)
 
 
 def _text(now: datetime | None) -> str | None:

@@ -24,6 +24,23 @@ WITH RECURSIVE step (queue, priority) AS (
 )
 SELECT queue, priority FROM step WHERE priority IS NOT NULL;
 
+-- name: first_near_head
+-- Looks at no more than :most_steps rows.
+SELECT seq FROM (
+    SELECT seq, task FROM task_outbox INDEXED BY task_outbox_lanes
+    WHERE queue = :queue AND priority = :priority AND suspect = :suspect
+    ORDER BY seq
+    LIMIT :most_steps
+)
+WHERE task IN (SELECT value FROM json_each(:tasks))
+LIMIT 1;
+
+-- name: end_of_head
+SELECT seq FROM task_outbox INDEXED BY task_outbox_lanes
+WHERE queue = :queue AND priority = :priority AND suspect = :suspect
+ORDER BY seq
+LIMIT 1 OFFSET :most_steps;
+
 -- name: first_in_lane
 SELECT seq FROM task_outbox INDEXED BY task_outbox_lanes
 WHERE queue = :queue AND priority = :priority AND suspect = :suspect AND seq >= :low_water

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 from penstock.model.events import EventType
 from penstock.model.executions import Claimed, Lease
+from penstock.store import low_water
 from penstock.store.batches import encode_strings, moment_at
-from penstock.store.low_water import RESCAN_EVERY, RESCAN_SHARE, Lane
+from penstock.store.low_water import Lane
 from penstock.store.scripts import Row
 from penstock.store.sqlite.transaction import EventRow, Transaction, encode_list
 
-CHEAP_SCAN = 0.002
+HEAD = 256  # rows that are always looked at: cheap, and enough unless others' work piles up
 MOST_STEPS = 20_000
 
 
@@ -31,20 +32,19 @@ class Wanted(NamedTuple):
     suspects: bool
 
 
-class _Marks:
-    """Where the lanes begin for one set of tasks, once looking from zero has become slow."""
+class _Mark(NamedTuple):
+    """Where a lane with a long head of unknown tasks begins, and until when to believe it."""
 
-    def __init__(self) -> None:
-        self.low_water: dict[Lane, int] = {}
-        self.good_until = float("-inf")
+    low_water: int
+    good_until: float
 
 
 class Scanner:
     """Remembers where each lane begins for the tasks that a worker knows.
 
-    SQLite leaves no dead rows behind, so a look from zero costs nothing unless rows of
-    unknown tasks have gathered at the head. Only then are marks worth their price: work
-    that another process gives back at an old place is seen when they are next renewed.
+    SQLite leaves no dead rows behind, so only rows of unknown tasks can make a look from
+    zero slow. Marks are used where more of them than a head have gathered: there, work that
+    another process gives back at an old place is seen when the marks are next renewed.
     """
 
     _MOST = 64
@@ -52,7 +52,7 @@ class Scanner:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._by_tasks: dict[frozenset[str], _Marks] = {}
+        self._by_tasks: dict[frozenset[str], dict[Lane, _Mark]] = {}
 
     def forget(self) -> None:
         """Look from zero next time: something has come back to an old place."""
@@ -65,42 +65,49 @@ class Scanner:
         lanes = list(_lanes(transaction, wanted))
         if not lanes:
             return []
+        tasks = encode_strings(sorted(wanted.tasks))
         # One at a time: threads that come together need not all do the same slow walk.
         with self._lock:
             marks = self._marks_of(wanted.tasks)
-            return list(self._first_rows(transaction, wanted, marks, lanes))
+            first = [(lane, self._first(transaction, lane, tasks, marks)) for lane in lanes]
+        return [(lane, seq) for lane, seq in first if seq is not None]
 
-    def _first_rows(
-        self, transaction: Transaction, wanted: Wanted, marks: _Marks, lanes: Sequence[Lane]
-    ) -> Iterator[tuple[Lane, int]]:
+    def _first(
+        self, transaction: Transaction, lane: Lane, tasks: str, marks: dict[Lane, _Mark]
+    ) -> int | None:
+        head = {**lane._asdict(), "most_steps": HEAD}
+        for (seq,) in transaction.rows("first_near_head", **head, tasks=tasks):
+            return int(seq)
+        for (end,) in transaction.rows("end_of_head", **head):
+            return self._first_beyond(transaction, lane, tasks, marks, int(end))
+        return None
+
+    def _first_beyond(
+        self, transaction: Transaction, lane: Lane, tasks: str, marks: dict[Lane, _Mark], end: int
+    ) -> int | None:
         begun = self._monotonic()
-        thorough = begun >= marks.good_until
-        if thorough:
-            marks.low_water = {}
-        tasks = encode_strings(sorted(wanted.tasks))
-        for lane in lanes:
-            rows = transaction.rows(
-                "first_in_lane",
-                **lane._asdict(),
-                low_water=marks.low_water.get(lane, 0),
-                tasks=tasks,
-            )
-            if rows:
-                marks.low_water[lane] = rows[0][0]
-                yield lane, rows[0][0]
-            else:
-                ((newest,),) = transaction.rows("newest_seq")
-                marks.low_water[lane] = newest + 1
-        if thorough:
+        mark = marks.get(lane)
+        if mark is not None and begun >= mark.good_until:
+            mark = None
+        begin = end if mark is None else max(end, mark.low_water)
+        rows = transaction.rows("first_in_lane", **lane._asdict(), low_water=begin, tasks=tasks)
+        first: int | None = rows[0][0] if rows else None
+        if first is None:
+            ((newest,),) = transaction.rows("newest_seq")
+            begin = newest + 1
+        else:
+            begin = first
+        if mark is None:
             ended = self._monotonic()
-            spent = ended - begun
-            cheap = spent < CHEAP_SCAN
-            marks.good_until = ended if cheap else ended + max(RESCAN_EVERY, RESCAN_SHARE * spent)
+            pause = max(low_water.RESCAN_EVERY, low_water.RESCAN_SHARE * (ended - begun))
+            mark = _Mark(begin, ended + pause)
+        marks[lane] = mark._replace(low_water=begin)
+        return first
 
-    def _marks_of(self, tasks: frozenset[str]) -> _Marks:
+    def _marks_of(self, tasks: frozenset[str]) -> dict[Lane, _Mark]:
         if tasks not in self._by_tasks and len(self._by_tasks) >= self._MOST:
             self._by_tasks = {}
-        return self._by_tasks.setdefault(tasks, _Marks())
+        return self._by_tasks.setdefault(tasks, {})
 
 
 def _lanes(transaction: Transaction, wanted: Wanted) -> Iterator[Lane]:
@@ -155,7 +162,7 @@ def _take(
     taken: list[tuple[int, str]] = []
     tasks = encode_strings(sorted(wanted.tasks))
     has_suspect = False
-    for lane, low_water in lanes:
+    for lane, begin in lanes:
         left = wanted.limit - len(taken)
         if left == 0:
             break
@@ -164,7 +171,7 @@ def _take(
         rows = transaction.rows(
             "take_from_outbox",
             **lane._asdict(),
-            low_water=low_water,
+            low_water=begin,
             tasks=tasks,
             limit=1 if lane.suspect else left,
             most_steps=MOST_STEPS,

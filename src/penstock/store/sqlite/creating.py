@@ -75,11 +75,15 @@ def write_executions(
         if new.id in fate
     ]
     written.reverse()
-    yield from _let_go(statements, written, now=now, new=True)
 
-    states = {one.id: one.state for one in written}
+    # The heads of serials go with the others, so that the outbox follows the call.
+    heads: dict[str, _Written] = {}
     if serials := sorted({new.serial for new in executions if new.serial is not None}):
-        states |= yield from advance(statements, serials, now=now)
+        heads = yield from _move_heads(statements, serials, now=now)
+    written = [heads.pop(one.id, one) for one in written]
+    yield from _let_go(statements, written, now=now, new=True)
+    yield from _let_go(statements, list(heads.values()), now=now, new=False)
+    states = {one.id: one.state for one in written}
 
     holders: dict[int, Created] = {}
     if refused := [n for n, new in enumerate(executions) if new.id not in states]:
@@ -95,13 +99,18 @@ def write_executions(
 
 def advance(
     statements: Mapping[str, Statement], serials: Collection[str], *, now: int
-) -> Script[dict[str, State]]:
-    """Let the head of each of these serials go, if it waits; return the states they went to."""
+) -> Script[None]:
+    """Let the head of each of these serials go, if it waits."""
+    heads = yield from _move_heads(statements, serials, now=now)
+    yield from _let_go(statements, list(heads.values()), now=now, new=False)
+
+
+def _move_heads(
+    statements: Mapping[str, Statement], serials: Collection[str], *, now: int
+) -> Script[dict[str, _Written]]:
     parameters = {"serials": encode_strings(sorted(serials)), "now": now}
     rows = yield Step(statements["advance_serials"], parameters)
-    heads = [_Written(*row)._replace(state=State(row[5])) for row in sorted(rows)]
-    yield from _let_go(statements, heads, now=now, new=False)
-    return {one.id: one.state for one in heads}
+    return {row[0]: _Written(*row)._replace(state=State(row[5])) for row in sorted(rows)}
 
 
 def _let_go(

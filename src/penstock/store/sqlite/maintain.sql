@@ -34,6 +34,7 @@ ORDER BY task.worker_id, task.id
 LIMIT :limit;
 
 -- name: recover
+-- Plain columns only: in RETURNING, SQLite 3.40 takes every column for one that is never NULL.
 UPDATE task_executions
 SET state = CASE
         WHEN cancel_requested THEN 'cancelled'
@@ -54,7 +55,7 @@ SET state = CASE
         WHEN cancel_requested OR started_at IS NOT NULL AND crashes + 1 >= max_crashes THEN :now
     END
 WHERE id IN (SELECT value FROM json_each(:ids))
-RETURNING id, root_id, task, queue, priority, seq, state, serial, crashes, started_at IS NOT NULL;
+RETURNING id, root_id, task, queue, priority, seq, state, serial, crashes, started_at;
 
 -- name: strangers
 -- What the worker has in the database and not in its hands. Its claims and its

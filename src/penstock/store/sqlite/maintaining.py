@@ -6,6 +6,7 @@ from datetime import timedelta
 from penstock.model.events import EventType
 from penstock.model.executions import Promoted, Recovered, Swept
 from penstock.model.states import FINAL, State
+from penstock.model.wakeups import Chores
 from penstock.model.workers import Beat
 from penstock.store.batches import encode_strings, event_data
 from penstock.store.decoding import ABANDONED, LOWEST_ID
@@ -47,6 +48,12 @@ def _until(transaction: Transaction, due: int | None) -> timedelta | None:
     return None if due is None else timedelta(microseconds=due - transaction.now)
 
 
+def chores(transaction: Transaction) -> Chores:
+    idle = nothing_is_due(transaction)
+    next_due = timedelta(0) if idle is None else idle.next_due
+    return Chores(has_orphans(transaction), propagations=False, next_due=next_due)
+
+
 def has_orphans(transaction: Transaction) -> bool:
     return bool(transaction.rows("orphans", limit=1))
 
@@ -69,8 +76,10 @@ def recover(
     )
     rows.sort(key=lambda row: row[5])
     ready, events, serials = [], [], set()
-    for id_, root_id, task, queue, priority, seq, state, serial, crashes, started in rows:
-        data = event_data(lost_worker=lost_worker[id_], started=bool(started), crashes=crashes)
+    for id_, root_id, task, queue, priority, seq, state, serial, crashes, started_at in rows:
+        data = event_data(
+            lost_worker=lost_worker[id_], started=started_at is not None, crashes=crashes
+        )
         events.append(
             EventRow(root_id, id_, _EVENT_OF[State(state)], data, observer, transaction.now)
         )

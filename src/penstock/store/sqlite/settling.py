@@ -74,7 +74,7 @@ def start(
     transaction.tell(
         [
             EventRow(root_id, id_, EventType.STARTED, None, worker_id, moment)
-            for id_, root_id, worker_id, moment in rows
+            for id_, root_id, worker_id, moment in _in_order(leases, rows)
         ]
     )
     return lost(transaction, leases, batch)
@@ -100,13 +100,17 @@ def _tell_each(
     event: EventType,
     data: str | None,
 ) -> None:
-    place = {lease.execution_id: n for n, lease in enumerate(leases)}
     transaction.tell(
         [
             EventRow(root_id, id_, event, data, worker_id, transaction.now)
-            for id_, root_id, worker_id in sorted(rows, key=lambda row: place[row[0]])
+            for id_, root_id, worker_id in _in_order(leases, rows)
         ]
     )
+
+
+def _in_order(leases: Sequence[Lease], rows: Sequence[Row]) -> list[Row]:
+    place = {lease.execution_id: n for n, lease in enumerate(leases)}
+    return sorted(rows, key=lambda row: place[row[0]])
 
 
 def lost(transaction: Transaction, leases: Sequence[Lease], batch: str) -> list[Lease]:

@@ -213,12 +213,7 @@ class SqliteStore:
         return 0
 
     def chores(self) -> Chores:
-        def look(view: Transaction) -> Chores:
-            idle = maintaining.nothing_is_due(view)
-            next_due = timedelta(0) if idle is None else idle.next_due
-            return Chores(maintaining.has_orphans(view), propagations=False, next_due=next_due)
-
-        return self._read("look for chores", look)
+        return self._read("look for chores", maintaining.chores)
 
     def distributor(self, queues: Callable[[], Sequence[str]]) -> SqliteDistributor:
         del queues  # the file says that something has changed, not what
@@ -252,10 +247,7 @@ class SqliteStore:
         return self._write("send a heartbeat", beat)
 
     def unregister(self, worker_id: str) -> None:
-        self._write(
-            "unregister a worker",
-            lambda transaction: transaction.rows("unregister", worker_id=worker_id),
-        )
+        self._write("unregister a worker", lambda it: it.rows("unregister", worker_id=worker_id))
 
     def workers(self) -> list[Peer]:
         return [decode_peer(row, moment_at) for row in self._rows("list the workers", "workers")]

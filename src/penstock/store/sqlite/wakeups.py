@@ -35,7 +35,8 @@ class SqliteDistributor:
             if now >= deadline:
                 return WakeUp.NOTHING
             look = BUSY_LOOK if now - self._changed_at < BUSY_FOR else IDLE_LOOK
-            if self._told.wait(timeout if self._file.in_memory else look):
+            left = deadline - now
+            if self._told.wait(left if self._file.in_memory else min(look, left)):
                 self._told.clear()
                 return WakeUp.ANYTHING
             if not self._file.in_memory and self._file_has_changed():

@@ -1,0 +1,111 @@
+"""The command line: each theme is a file beside this one; here they become one command.
+
+`rich` is imported where something is drawn, never on the way there: most commands end before
+they need it, and `--help` should appear at once.
+"""
+
+import sys
+from typing import IO, Any
+
+import click
+
+from penstock import __version__
+from penstock.cli.acting import cancel, enqueue, pause, rerun, resume
+from penstock.cli.admin import admin
+from penstock.cli.demo import demo
+from penstock.cli.reading import history, list_, show, status, workers
+from penstock.cli.targets import TargetError
+from penstock.cli.work import NoTasks, worker
+from penstock.engine.misfits import InvalidArguments
+from penstock.engine.requests import InvalidOption
+from penstock.errors import PenstockError, UnknownTask
+from penstock.model.durations import InvalidDuration
+from penstock.model.ids import InvalidId
+from penstock.model.payloads import InvalidPayload
+from penstock.settings import SettingsError
+from penstock.store.opening import InvalidDatabaseUrl
+
+FOUND_SOMETHING_WRONG = 1
+USED_WRONGLY = 2
+
+_MISUSES = (
+    InvalidArguments,
+    InvalidDatabaseUrl,
+    InvalidDuration,
+    InvalidId,
+    InvalidOption,
+    InvalidPayload,
+    NoTasks,
+    SettingsError,
+    TargetError,
+    UnknownTask,
+)
+
+
+class _Told(click.ClickException):
+    """An error of ours, told in its own sentence and without a traceback."""
+
+    exit_code = FOUND_SOMETHING_WRONG
+
+    def __init__(self, error: PenstockError) -> None:
+        super().__init__(str(error))
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(self.message, file=file, err=file is None)
+
+
+class _ToldMisuse(_Told):
+    exit_code = USED_WRONGLY
+
+
+class _Commands(click.Group):
+    """Commands in the order in which a newcomer meets them, not in that of the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except PenstockError as error:
+            told = _ToldMisuse if isinstance(error, _MISUSES) else _Told
+            raise told(error) from error
+
+
+@click.group(
+    "penstock",
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 done, 1 found something wrong, 2 used wrongly.",
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def commands() -> None:
+    """Durable tasks and workflows on the database that you already have."""
+
+
+for _command in (
+    demo,
+    worker,
+    enqueue,
+    list_,
+    show,
+    history,
+    rerun,
+    cancel,
+    pause,
+    resume,
+    workers,
+    status,
+    admin,
+):
+    commands.add_command(_command)
+
+
+def main() -> None:
+    """Run the command that `sys.argv` asks for, and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character must not keep the rest from being read.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    commands(prog_name="penstock")

@@ -1,0 +1,175 @@
+"""Commands that change something: enqueue, cancel, rerun, pause, resume."""
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypedDict, Unpack
+
+import click
+import msgspec
+
+from penstock.app import App
+from penstock.cli.options import (
+    DatabaseOptions,
+    database_options,
+    default_explained,
+    json_option,
+)
+from penstock.cli.shapes import execution_shape, print_json
+from penstock.cli.targets import load_app
+from penstock.engine.requests import EnqueueOptions, InvalidOption, checked_name
+from penstock.errors import ExecutionNotFound, UnknownTask
+from penstock.model.durations import Duration
+from penstock.model.ids import parse_id
+
+
+class _Choices(TypedDict):
+    queue: str | None
+    priority: int | None
+    key: str | None
+    serial: str | None
+
+
+_CANCELLED = {
+    "cancelled": "cancelled",
+    "requested": "running: asked to stop",
+    "finished": "had ended already: nothing to cancel",
+}
+_RERUN = {
+    "rerun": "will run again",
+    "live": "has not ended yet: nothing to rerun",
+}
+_DONE = frozenset({"cancelled", "requested", "rerun"})
+
+
+@click.command
+@click.argument("target", metavar="MODULE:APP")
+@click.argument("task", metavar="TASK")
+@click.argument("arguments", metavar="[JSON]", default="{}")
+@click.option("--queue", metavar="NAME", help="Another queue than the task's own.")
+@click.option("--priority", type=int, metavar="N", help="Higher goes first; 0 is the default.")
+@click.option(
+    "--run-after",
+    metavar="WHEN",
+    help="Not before: a duration such as 10m, or a time with its zone, 2030-01-31T08:00Z.",
+)
+@click.option("--key", metavar="TEXT", help="At most one live execution per task and key.")
+@click.option("--serial", metavar="TEXT", help="One at a time, in order, per serial.")
+@click.option("--import", "modules", metavar="MODULE", multiple=True, help="Tasks elsewhere.")
+@json_option
+@database_options
+def enqueue(
+    *,
+    database: DatabaseOptions,
+    target: str,
+    task: str,
+    arguments: str,
+    modules: tuple[str, ...],
+    run_after: str | None,
+    as_json: bool,
+    **choices: Unpack[_Choices],
+) -> None:
+    """Ask for one execution of a task, with its arguments as a JSON object."""
+    named = _read_arguments(arguments)
+    asked: EnqueueOptions = {}
+    for name, value in choices.items():
+        if value is not None:
+            asked[name] = value  # type: ignore[literal-required]
+    if run_after is not None:
+        asked["run_after"] = _read_moment(run_after)
+    app = load_app(target, modules=modules)
+    database.configure(app)
+    if app.find_task(task) is None:
+        raise UnknownTask(task, registered=list(app.tasks))
+    try:
+        _enqueue(app, task, named, asked, as_json=as_json)
+    finally:
+        app.close()
+
+
+def _enqueue(
+    app: App, task: str, named: dict[str, Any], asked: EnqueueOptions, *, as_json: bool
+) -> None:
+    with default_explained(app.settings):
+        execution = app.enqueue(task, named, **asked)
+        if as_json:
+            print_json(execution_shape(execution.refresh().snapshot))
+        elif execution.created:
+            click.echo(f"{execution.id} {execution.state}")
+        else:
+            click.echo(f"{execution.id} {execution.state}: it has this key already")
+
+
+@click.command
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--reason", metavar="TEXT", help="Why, for the history.")
+@database_options
+def cancel(*, database: DatabaseOptions, ids: tuple[str, ...], reason: str | None) -> None:
+    """End executions that have not begun; ask running ones to stop."""
+    wanted = [parse_id(one) for one in ids]
+    with database.opened() as store:
+        answers = store.cancel(wanted, reason=reason)
+    _tell(wanted, answers, _CANCELLED)
+
+
+@click.command
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@database_options
+def rerun(*, database: DatabaseOptions, ids: tuple[str, ...]) -> None:
+    """Give executions that have ended a new life, with fresh retries."""
+    wanted = [parse_id(one) for one in ids]
+    with database.opened() as store:
+        answers = store.rerun(wanted)
+    _tell(wanted, answers, _RERUN)
+
+
+@click.command
+@click.argument("queue")
+@database_options
+def pause(*, database: DatabaseOptions, queue: str) -> None:
+    """Stop handing out the tasks of a queue, for all workers."""
+    name = checked_name("queue", queue)
+    with database.opened() as store:
+        changed = store.pause(name)
+    click.echo(f"{name}: {'paused' if changed else 'was paused already'}")
+
+
+@click.command
+@click.argument("queue")
+@database_options
+def resume(*, database: DatabaseOptions, queue: str) -> None:
+    """Hand out the tasks of a paused queue again."""
+    name = checked_name("queue", queue)
+    with database.opened() as store:
+        changed = store.unpause(name)
+    click.echo(f"{name}: {'resumed' if changed else 'was not paused'}")
+
+
+def _tell(ids: list[str], answers: Sequence[str], meanings: dict[str, str]) -> None:
+    """Print an answer a line; exit with 1 unless all was done as asked."""
+    for execution_id, answer in zip(ids, answers, strict=True):
+        if answer in meanings:
+            click.echo(f"{execution_id} {meanings[answer]}")
+        else:
+            click.echo(ExecutionNotFound(execution_id), err=True)
+    if not _DONE.issuperset(answers):
+        sys.exit(1)
+
+
+def _read_arguments(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.ValidationError:
+        because = "the arguments go by name, in an object"
+    except msgspec.DecodeError as error:
+        because = f"it is not JSON ({error})"
+    raise InvalidOption(
+        "JSON", text, because=because, instead="""Write them as in '{"order_id": 1, "to": "x"}'"""
+    )
+
+
+def _read_moment(text: str) -> Duration | datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return text  # a duration; if it is none, the error says what one looks like

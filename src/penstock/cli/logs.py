@@ -1,0 +1,68 @@
+"""What a worker's log looks like: text for people, or JSON, one object a line.
+
+A record that is emitted inside a task carries the id of its execution.
+"""
+
+import logging
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from penstock.engine.attempts import current_execution
+
+LogFormat = Literal["text", "json"]
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+def configure_logging(level: str, log_format: LogFormat) -> None:
+    """Send the records of this process to its standard error; the last call counts."""
+    handler = logging.StreamHandler()
+    handler.addFilter(_name_execution)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)
+
+
+def _name_execution(record: logging.LogRecord) -> bool:
+    if getattr(record, "execution_id", None) is None:
+        record.execution_id = current_execution.get()
+    return True
+
+
+class TextFormatter(logging.Formatter):
+    """`2030-01-31 08:00:00.000 INFO penstock.worker: it started`."""
+
+    def __init__(self) -> None:
+        super().__init__("{at} {levelname} {name}{where}: {message}", style="{")
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).astimezone().replace(tzinfo=None)
+        record.at = at.isoformat(" ", "milliseconds")
+        execution_id = getattr(record, "execution_id", None)
+        record.where = f" [{execution_id}]" if execution_id else ""
+        return super().format(record)
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: at, level, logger, message, execution_id, and error if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told: dict[str, object] = {
+            "at": datetime.fromtimestamp(record.created, UTC),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "execution_id": getattr(record, "execution_id", None),
+        }
+        if record.exc_info:
+            told["error"] = self.formatException(record.exc_info)
+        # Lone surrogates are no UTF-8; a record must not be lost over one character.
+        safe = {
+            name: value.encode("utf-8", "backslashreplace").decode()
+            if isinstance(value, str)
+            else value
+            for name, value in told.items()
+        }
+        return msgspec.json.encode(safe).decode()

@@ -1,0 +1,155 @@
+"""Which database a command works on: `--database` over the environment over penstock.toml."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.app import App
+from penstock.errors import StoreError, StoreUnavailable
+from penstock.settings import Settings, hide_password, load_settings
+from penstock.store.contract import Store
+from penstock.store.opening import open_store, sqlite_path
+
+CONNECT_TIMEOUT = 5  # seconds; a person is waiting
+
+Command = Callable[..., Any]
+
+
+class NoSuchFile(StoreError):
+    """A SQLite file that does not exist, named to be read."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"There is no SQLite file {path!r}, so there is nothing to look at. Check the URL; "
+            "`penstock admin migrate` makes a new file."
+        )
+
+
+class NothingInMemory(StoreError):
+    """A database in memory, which no other process can see."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A database in memory is seen by its own process alone, so a command would find an "
+            "empty one. Name a file, as in `sqlite:///orders.db`, or a PostgreSQL database."
+        )
+
+
+class NoDatabaseNamed(StoreError):
+    """Nobody named a database, and the default one does not answer."""
+
+    def __init__(self, url: str, *, because: StoreUnavailable) -> None:
+        self.url = url
+        super().__init__(
+            f"No database was named, and the default, {url}, does not answer "
+            f"({because.__cause__ or because}). Pass --database URL, set PENSTOCK_DATABASE_URL, or "
+            "write `url` below [database] in penstock.toml."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOptions:
+    """The database as the command line names it; None leaves it to the settings."""
+
+    url: str | None = None
+    schema: str | None = None
+
+    def settings(self) -> Settings:
+        return load_settings(
+            command_line={"database.url": self.url, "database.schema": self.schema}
+        )
+
+    @contextmanager
+    def opened(self) -> Iterator[Store]:
+        """Open what exists already. PostgreSQL is not migrated; SQLite migrates itself.
+
+        Raises:
+            StoreError: there is nothing there, it does not answer, or its tables do not fit.
+        """
+        with self._open(must_exist=True) as store:
+            store.check_schema()
+            yield store
+
+    @contextmanager
+    def opened_to_migrate(self) -> Iterator[Store]:
+        """Open a database that may have no tables yet, or a file that is not there yet."""
+        with self._open(must_exist=False) as store:
+            yield store
+
+    @contextmanager
+    def _open(self, *, must_exist: bool) -> Iterator[Store]:
+        settings = self.settings()
+        database = settings.database
+        with default_explained(settings):
+            if database.url.startswith("sqlite:"):
+                _refuse_nothing(sqlite_path(database.url), must_exist=must_exist)
+            else:
+                _refuse_silence(database.url)
+        store = open_store(database.url, schema=database.schema, notify=database.notify)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def configure(self, app: App) -> None:
+        """Let an App use this database, whatever it was made with."""
+        if self.url is not None or self.schema is not None:
+            app.configure(database=self.url, schema=self.schema)
+
+
+@contextmanager
+def default_explained(settings: Settings) -> Iterator[None]:
+    """Say where the URL came from if nobody has written one and nothing answers there."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        if settings.source_of("database.url") != "default":
+            raise
+        raise NoDatabaseNamed(hide_password(settings.database.url), because=error) from error
+
+
+def _refuse_nothing(path: str, *, must_exist: bool) -> None:
+    if path == ":memory:":
+        raise NothingInMemory
+    if must_exist and not Path(path).exists():
+        raise NoSuchFile(path)
+
+
+def _refuse_silence(url: str) -> None:
+    """Ask once: the store's pool would go on asking for half a minute, which suits a worker."""
+    try:
+        import psycopg  # noqa: PLC0415 - only for PostgreSQL
+    except ImportError:
+        return  # opening the store says what to install
+    try:
+        psycopg.connect(url, connect_timeout=CONNECT_TIMEOUT).close()
+    except psycopg.Error as error:
+        raise StoreUnavailable("connect", because=error) from error
+
+
+def database_options(command: Command) -> Command:
+    """Add --database and --schema, and hand them over as `database`."""
+
+    @wraps(command)
+    def with_options(*, database_url: str | None, schema: str | None, **rest: object) -> object:
+        return command(database=DatabaseOptions(database_url, schema), **rest)
+
+    database = click.option(
+        "--database",
+        "database_url",
+        metavar="URL",
+        help="The database. Otherwise PENSTOCK_DATABASE_URL or penstock.toml says which.",
+    )
+    schema = click.option("--schema", metavar="NAME", help="The PostgreSQL schema of the tables.")
+    return database(schema(with_options))
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, in the shape that the reference describes."
+)

@@ -1,0 +1,287 @@
+"""Commands that look and change nothing: list, show, history, workers, status."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import click
+
+from penstock.cli.options import DatabaseOptions, database_options, json_option
+from penstock.cli.shapes import (
+    event_shape,
+    execution_shape,
+    print_json,
+    queue_shapes,
+    status_shape,
+    worker_shape,
+)
+from penstock.cli.tables import (
+    Cell,
+    moment,
+    print_fields,
+    print_line,
+    print_table,
+    printable,
+    shortened,
+    state_cell,
+)
+from penstock.errors import ExecutionNotFound
+from penstock.model.events import Event, EventType
+from penstock.model.executions import Snapshot
+from penstock.model.ids import parse_id
+from penstock.model.payloads import decode
+from penstock.model.states import State
+from penstock.model.workers import Peer
+
+DEFAULT_LIMIT = 50
+
+_EVENT_STYLES: Mapping[str, str] = {
+    EventType.COMPLETED: "green",
+    EventType.FAILED: "bold red",
+    EventType.ABANDONED: "bold red",
+    EventType.RETRY_SCHEDULED: "yellow",
+    EventType.RECOVERED: "bold magenta",
+    EventType.CANCELLED: "magenta",
+}
+
+
+@click.command("list")
+@click.option("--state", type=click.Choice([state.value for state in State]), help="In this state.")
+@click.option("--task", metavar="NAME", help="Of this task.")
+@click.option("--queue", metavar="NAME", help="In this queue.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=DEFAULT_LIMIT,
+    show_default=True,
+    help="At most so many.",
+)
+@json_option
+@database_options
+def list_(
+    *,
+    database: DatabaseOptions,
+    state: str | None,
+    task: str | None,
+    queue: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List executions, the newest first."""
+    with database.opened() as store:
+        found = store.find(
+            state=None if state is None else State(state), task=task, queue=queue, limit=limit + 1
+        )
+    shown = found[:limit]
+    if as_json:
+        print_json([execution_shape(snapshot) for snapshot in shown])
+        return
+    if not shown:
+        click.echo("No execution matches.", err=True)
+        return
+    print_table(
+        ("id", "task", "state", "queue", "attempt", "created", "error"),
+        [
+            (
+                snapshot.id,
+                snapshot.task,
+                state_cell(snapshot.state),
+                snapshot.queue,
+                str(snapshot.attempt),
+                moment(snapshot.created_at),
+                _error_line(snapshot),
+            )
+            for snapshot in shown
+        ],
+        whole=("id", "state"),
+    )
+    if len(found) > limit:
+        click.echo(f"These are the newest {limit}; --limit shows more.", err=True)
+
+
+@click.command
+@click.argument("execution_id", metavar="ID")
+@json_option
+@database_options
+def show(*, database: DatabaseOptions, execution_id: str, as_json: bool) -> None:
+    """Show all that is known of one execution."""
+    wanted = parse_id(execution_id)
+    with database.opened() as store:
+        found = store.get([wanted])
+    if not found:
+        raise ExecutionNotFound(wanted)
+    if as_json:
+        print_json(execution_shape(found[0]))
+        return
+    print_fields(_fields(found[0]))
+    _print_traceback(_decoded_error(found[0]))
+
+
+@click.command
+@click.argument("execution_id", metavar="ID")
+@json_option
+@database_options
+def history(*, database: DatabaseOptions, execution_id: str, as_json: bool) -> None:
+    """Tell what has happened to one execution, in order."""
+    wanted = parse_id(execution_id)
+    with database.opened() as store:
+        events = store.history(wanted)
+        # Events go before their execution does, and the other way round.
+        if not events and not store.get([wanted]):
+            raise ExecutionNotFound(wanted)
+    if as_json:
+        print_json([event_shape(event) for event in events])
+        return
+    print_table(
+        ("at", "after", "event", "worker", "details"),
+        [
+            (
+                moment(event.at, exact=True),
+                f"{(event.at - events[0].at).total_seconds():.3f} s",
+                event_cell(event),
+                event.worker_id or "",
+                details(event),
+            )
+            for event in events
+        ],
+        whole=("after", "event"),
+    )
+
+
+@click.command
+@json_option
+@database_options
+def workers(*, database: DatabaseOptions, as_json: bool) -> None:
+    """List the workers that count as alive, the oldest first."""
+    with database.opened() as store:
+        peers = store.workers()
+    if as_json:
+        print_json([worker_shape(peer) for peer in peers])
+        return
+    if not peers:
+        click.echo("No worker is alive.", err=True)
+        return
+    _print_workers(peers)
+
+
+@click.command
+@json_option
+@database_options
+def status(*, database: DatabaseOptions, as_json: bool) -> None:
+    """Count the executions in each state; name the queues and the workers."""
+    with database.opened() as store:
+        counts, peers, paused = store.counts(), store.workers(), store.paused()
+    if as_json:
+        print_json(status_shape(counts, peers, paused))
+        return
+    print_table(
+        ("state", "executions"),
+        [(state_cell(state), str(count)) for state, count in counts.items()],
+    )
+    click.echo()
+    queues = queue_shapes(peers, paused)
+    if queues:
+        print_table(
+            ("queue", "workers", ""),
+            [
+                (
+                    queue["name"],
+                    str(queue["workers"]),
+                    Cell("paused", "bold yellow") if queue["paused"] else "",
+                )
+                for queue in queues
+            ],
+        )
+        click.echo()
+    if peers:
+        _print_workers(peers)
+    else:
+        click.echo("No worker is alive.")
+
+
+def event_cell(event: Event) -> Cell:
+    return Cell(event.type, _EVENT_STYLES.get(event.type, ""))
+
+
+def details(event: Event) -> str:
+    """Say on one line what an event carries; of an error its type and message."""
+    told = []
+    for name, value in event.data.items():
+        match name, value:
+            case "error", {"type": kind, "message": message}:
+                told.append(f"{kind}: {message}")
+            case "lost_worker", _:
+                told.append(f"worker {value} was lost")
+            case "started", bool():
+                told.append("it had started" if value else "it had not started")
+            case "delay", _:
+                told.append(f"again in {value} s")
+            case "reason", _:
+                told.append(str(value))
+            case _:
+                told.append(f"{name.replace('_', ' ')} {value}")
+    return shortened(", ".join(told))
+
+
+def _fields(snapshot: Snapshot) -> Iterator[tuple[str, Cell | str]]:
+    yield "id", snapshot.id
+    yield "task", snapshot.task
+    yield "state", state_cell(snapshot.state)
+    optional = (
+        ("sub-state", snapshot.sub_state),
+        ("queue", snapshot.queue),
+        ("priority", snapshot.priority),
+        ("attempt", snapshot.attempt),
+        ("retries", snapshot.retries),
+        ("crashes", snapshot.crashes),
+        ("key", snapshot.key),
+        ("serial", snapshot.serial),
+        ("worker", snapshot.worker_id),
+        ("args", snapshot.args),
+        ("result", snapshot.result),
+        ("error", _error_line(snapshot) or None),
+        ("created", moment(snapshot.created_at, exact=True)),
+        ("run at", moment(snapshot.run_at, exact=True) or None),
+        ("started", moment(snapshot.started_at, exact=True) or None),
+        ("finished", moment(snapshot.finished_at, exact=True) or None),
+    )
+    for name, value in optional:
+        if value is not None:
+            yield name, str(value)
+    if snapshot.cancel_requested:
+        yield "asked to stop", "yes"
+
+
+def _decoded_error(snapshot: Snapshot) -> Mapping[str, object]:
+    error = None if snapshot.error is None else decode(snapshot.error)
+    return error if isinstance(error, dict) else {}
+
+
+def _error_line(snapshot: Snapshot) -> str:
+    error = _decoded_error(snapshot)
+    return shortened(f"{error.get('type')}: {error.get('message')}") if error else ""
+
+
+def _print_traceback(error: Mapping[str, object]) -> None:
+    told = error.get("traceback")
+    if not isinstance(told, str):
+        return
+    click.echo()
+    for line in told.rstrip().splitlines():
+        print_line([Cell(printable(line), "dim")])
+
+
+def _print_workers(peers: Sequence[Peer]) -> None:
+    print_table(
+        ("worker", "name", "slots", "queues", "started", "last heartbeat"),
+        [
+            (
+                peer.info.id,
+                peer.info.name,
+                str(peer.info.slots),
+                ", ".join(peer.info.queues),
+                moment(peer.started_at),
+                moment(peer.beat_at),
+            )
+            for peer in peers
+        ],
+        whole=("worker",),
+    )

@@ -1,0 +1,95 @@
+"""What `--json` prints: one shape for each kind of thing, listed in the reference.
+
+Stored payloads are passed on as the JSON that they are, so no number loses a digit.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.model.events import Event
+from penstock.model.executions import Snapshot
+from penstock.model.states import State
+from penstock.model.workers import Peer
+
+Shape = dict[str, Any]
+
+_AS_IT_IS = (
+    "id",
+    "task",
+    "state",
+    "sub_state",
+    "queue",
+    "priority",
+    "attempt",
+    "key",
+    "serial",
+)
+_JSON = ("args", "result", "error")
+_TIMES_AND_WORKER = ("created_at", "run_at", "started_at", "finished_at", "worker_id")
+
+EXECUTION_FIELDS = (*_AS_IT_IS, *_JSON, *_TIMES_AND_WORKER)
+
+
+def execution_shape(snapshot: Snapshot) -> Shape:
+    return {
+        name: _raw(getattr(snapshot, name)) if name in _JSON else getattr(snapshot, name)
+        for name in EXECUTION_FIELDS
+    }
+
+
+def event_shape(event: Event) -> Shape:
+    return {
+        "seq": event.seq,
+        "type": event.type,
+        "at": event.at,
+        "worker_id": event.worker_id,
+        "data": dict(event.data),
+    }
+
+
+def worker_shape(peer: Peer) -> Shape:
+    info = peer.info
+    return {
+        "id": info.id,
+        "name": info.name,
+        "host": info.host,
+        "queues": list(info.queues),
+        "tasks": list(info.tasks),
+        "slots": info.slots,
+        "started_at": peer.started_at,
+        "beat_at": peer.beat_at,
+    }
+
+
+def queue_shapes(peers: Sequence[Peer], paused: Sequence[str]) -> list[Shape]:
+    """Every queue that a worker serves or that is paused, by name."""
+    names = {queue for peer in peers for queue in peer.info.queues} | set(paused)
+    return [
+        {
+            "name": name,
+            "paused": name in paused,
+            "workers": sum(name in peer.info.queues for peer in peers),
+        }
+        for name in sorted(names)
+    ]
+
+
+def status_shape(
+    counts: Mapping[State, int], peers: Sequence[Peer], paused: Sequence[str]
+) -> Shape:
+    return {
+        "states": {state.value: count for state, count in counts.items()},
+        "queues": queue_shapes(peers, paused),
+        "workers": [worker_shape(peer) for peer in peers],
+    }
+
+
+def print_json(shape: Shape | list[Shape]) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(shape), indent=2).decode())
+
+
+def _raw(text: str | None) -> msgspec.Raw | None:
+    return None if text is None else msgspec.Raw(text.encode())

@@ -1,0 +1,166 @@
+"""Tables for people: colours and the terminal's width there, plain aligned text in a pipe.
+
+The layout is made once, here; only how a line is printed differs. In a pipe nothing is cut
+unless COLUMNS asks for it, because another program may want the whole of a value.
+"""
+
+import os
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+GAP = 2
+NARROWEST = 6  # of a column that gives way
+
+STATE_STYLES = {
+    "scheduled": "yellow",
+    "waiting": "yellow",
+    "ready": "blue",
+    "running": "cyan",
+    "completed": "green",
+    "failed": "bold red",
+    "skipped": "dim",
+    "cancelled": "magenta",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text and how it looks on a terminal."""
+
+    text: str
+    style: str = ""
+
+
+def state_cell(state: str) -> Cell:
+    return Cell(state, STATE_STYLES.get(state, ""))
+
+
+def print_table(
+    titles: Sequence[str], rows: Iterable[Sequence[Cell | str]], *, whole: Collection[str] = ()
+) -> None:
+    """Print aligned columns. Where there is too little room, all but those in `whole` are cut."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    head = [Cell(title.upper(), "bold") for title in titles]
+    widths = [
+        max(cell_width(cell.text) for cell in column) for column in zip(head, *cells, strict=True)
+    ]
+    room = _room()
+    if room is not None:
+        gives_way = [title not in whole for title in titles]
+        widths = _narrowed(widths, gives_way, room - GAP * (len(titles) - 1))
+    for row in (head, *cells):
+        print_line(_laid_out(row, widths))
+
+
+def print_fields(fields: Iterable[tuple[str, Cell | str]]) -> None:
+    """Print one name and value a line; the values begin in one column."""
+    named = [(name, _cell(value)) for name, value in fields]
+    width = max(len(name) for name, _ in named)
+    for name, value in named:
+        print_line([Cell(f"{name:<{width}}", "bold"), Cell(" " * GAP), value])
+
+
+def print_line(cells: Iterable[Cell]) -> None:
+    if not on_terminal():
+        click.echo("".join(cell.text for cell in cells).rstrip())
+        return
+    from rich.text import Text  # noqa: PLC0415
+
+    line = Text()
+    for cell in cells:
+        line.append(cell.text, cell.style)
+    line.rstrip()
+    terminal().print(line, soft_wrap=True)
+
+
+def on_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+@cache
+def terminal() -> "Console":
+    from rich.console import Console  # noqa: PLC0415
+
+    # What people stored is not markup, and numbers in it are not to be painted.
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def moment(at: datetime | None, *, exact: bool = False) -> str:
+    """Return a moment in the local time zone, as people read it."""
+    if at is None:
+        return ""
+    local = at.astimezone().replace(tzinfo=None)
+    return local.isoformat(" ", "milliseconds" if exact else "seconds")
+
+
+def printable(text: str) -> str:
+    """Return `text` on one line and without anything that a terminal would obey."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def cell_width(text: str) -> int:
+    """How many columns of a terminal `text` takes: some characters take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    return cell_len(text)
+
+
+def _cell(value: Cell | str) -> Cell:
+    cell = value if isinstance(value, Cell) else Cell(value)
+    return Cell(printable(cell.text), cell.style)
+
+
+def _room() -> int | None:
+    if on_terminal():
+        return terminal().width
+    asked = os.environ.get("COLUMNS", "")
+    return int(asked) if asked.isdecimal() and int(asked) > 0 else None
+
+
+def _narrowed(widths: list[int], gives_way: Sequence[bool], room: int) -> list[int]:
+    """Take from the widest column, a little at a time, until all fit or none can give way."""
+    narrowed = list(widths)
+    while sum(narrowed) > room:
+        candidates = [
+            place for place, width in enumerate(narrowed) if gives_way[place] and width > NARROWEST
+        ]
+        if not candidates:
+            break
+        widest = max(candidates, key=lambda place: narrowed[place])
+        narrowed[widest] -= 1
+    return narrowed
+
+
+def _laid_out(row: Sequence[Cell], widths: Sequence[int]) -> list[Cell]:
+    return [
+        Cell(_fitted(cell.text, width) + " " * GAP, cell.style)
+        for cell, width in zip(row, widths, strict=True)
+    ]
+
+
+def _fitted(text: str, width: int) -> str:
+    if cell_width(text) <= width:
+        return text + " " * (width - cell_width(text))
+    kept = text[:width]
+    while cell_width(kept) > width - 1:
+        kept = kept[:-1]
+    return kept + "…" + " " * (width - 1 - cell_width(kept))
+
+
+def shortened(text: str, longest: int = 200) -> str:
+    """Return a text, bounded: a table is no place for a whole document."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -1,0 +1,182 @@
+"""The worker command: one worker in this process, or several under a supervisor."""
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TypedDict, Unpack
+
+import click
+
+from penstock.app import App
+from penstock.cli.logs import LEVELS, LogFormat, configure_logging
+from penstock.cli.options import DatabaseOptions, database_options, default_explained
+from penstock.cli.supervising import Supervisor, start_worker_process
+from penstock.cli.targets import load_app
+from penstock.engine.processes import _die_with
+from penstock.errors import PenstockError
+from penstock.model.durations import parse_duration
+from penstock.running import WorkerChoices
+from penstock.settings import hide_password
+
+log = logging.getLogger("penstock.worker")
+
+
+class NoTasks(PenstockError):
+    """An App without a task gives a worker nothing to do."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        super().__init__(
+            f"The App {target} knows no task, so a worker would have nothing to do. Name the "
+            "module that declares them with --import, or in `App(include=[…])`."
+        )
+
+
+class Chosen(TypedDict):
+    """What the options say about each of the workers."""
+
+    slots: int | None
+    queues: tuple[str, ...]
+    modules: tuple[str, ...]
+    until_idle: bool
+    grace: str | None
+
+
+@click.command
+@click.argument("target", metavar="MODULE:APP")
+@click.option(
+    "--slots", type=click.IntRange(min=1), metavar="N", help="How many tasks run at the same time."
+)
+@click.option(
+    "--queue",
+    "queues",
+    metavar="NAME",
+    multiple=True,
+    help="A queue to serve; repeat it for more. Without: those of the tasks it knows.",
+)
+@click.option(
+    "--import",
+    "modules",
+    metavar="MODULE",
+    multiple=True,
+    help="A module with more tasks; repeat it for more.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many workers, each in a process of its own. One that dies is replaced.",
+)
+@click.option("--until-idle", is_flag=True, help="Do all that is due, then end.")
+@click.option(
+    "--grace",
+    metavar="DURATION",
+    help="How long running tasks may go on after the first signal, as in 30s.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="What is worth a line on standard error.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines for people, or one JSON object a line.",
+)
+@click.option("--die-with", type=int, hidden=True)
+@database_options
+def worker(
+    *,
+    database: DatabaseOptions,
+    target: str,
+    processes: int,
+    log_level: str,
+    log_format: LogFormat,
+    die_with: int | None,
+    **chosen: Unpack[Chosen],
+) -> None:
+    """Run the tasks of an App, until a signal says stop.
+
+    The first SIGTERM or SIGINT stops claiming and lets running tasks finish for the grace
+    period; the second gives them back at once. Either way the exit status is 0.
+    """
+    if chosen["grace"] is not None:
+        parse_duration(chosen["grace"])
+    configure_logging(log_level, log_format)
+    if processes > 1:
+        arguments = [
+            target,
+            *_as_arguments(database, chosen),
+            *("--log-level", log_level, "--log-format", log_format, "--die-with", str(os.getpid())),
+        ]
+        supervisor = Supervisor(
+            lambda: start_worker_process(arguments),
+            processes=processes,
+            until_idle=chosen["until_idle"],
+        )
+        sys.exit(supervisor.run())
+    if die_with is not None:
+        _die_with(die_with)
+    app = load_app(target, modules=chosen["modules"])
+    database.configure(app)
+    if not app.tasks:
+        raise NoTasks(target)
+    _run(app, chosen)
+
+
+def _run(app: App, chosen: Chosen) -> None:
+    choices: WorkerChoices = {"owns_process": True}
+    if chosen["slots"] is not None:
+        choices["slots"] = chosen["slots"]
+    if chosen["queues"]:
+        choices["queues"] = chosen["queues"]
+    if chosen["grace"] is not None:
+        choices["grace"] = chosen["grace"]
+    settings = app.settings
+    log.info(
+        "a worker starts: %d slots for %s, in %s",
+        choices.get("slots", settings.worker.slots),
+        ", ".join(sorted(app.tasks)),
+        hide_password(settings.database.url),
+    )
+    with default_explained(settings):
+        app.run_worker(until_idle=chosen["until_idle"], **choices)
+    log.info("the worker has ended in good order")
+    _leave(app)
+
+
+def _leave(app: App) -> None:
+    """End the process, even if a task's thread goes on: its work was given back already."""
+    app.close()
+    if threading.active_count() == 1:
+        return
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _as_arguments(database: DatabaseOptions, chosen: Chosen) -> Iterator[str]:
+    """What a worker process must be told, so that it does what we were told."""
+    single = {
+        "--database": database.url,
+        "--schema": database.schema,
+        "--slots": chosen["slots"],
+        "--grace": chosen["grace"],
+    }
+    for option, value in single.items():
+        if value is not None:
+            yield from (option, str(value))
+    for option, values in {"--queue": chosen["queues"], "--import": chosen["modules"]}.items():
+        for value in values:
+            yield from (option, value)
+    if chosen["until_idle"]:
+        yield "--until-idle"
