@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 from penstock.engine.background import BackgroundWorker
-from penstock.engine.client import Client, Filters
+from penstock.engine.client import Client
 from penstock.engine.declaring import TaskDecorator
 from penstock.engine.executions import Execution, StateName
 from penstock.engine.requests import EnqueueOptions, InvalidOption, Request, new_execution
@@ -78,7 +78,8 @@ class App:
         self._bind(self._registry)
         self._modules: list[str] = []
         self.configure(database=database, schema=schema)
-        for registry in include:
+        # A text is a sequence of texts too: its letters would be the modules.
+        for registry in [include] if isinstance(include, str) else include:
             self._include(registry)
         _apps.add(self)
 
@@ -158,7 +159,7 @@ class App:
         if store is not None:
             store.close()
         for registry in self._included:
-            registry.unbind(self._client)
+            registry.release(self._client)
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.close)

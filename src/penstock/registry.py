@@ -46,6 +46,7 @@ class Registry:
         self._tasks: dict[str, AnyTask] = {}
         self._aliases: dict[str, str] = {}
         self._client: Client | None = None
+        self._free = True
         self._beside: Callable[[], Iterable[Registry]] = tuple
 
     def __repr__(self) -> str:
@@ -119,15 +120,16 @@ class Registry:
 
         `beside` says which registries have the same client: their names must differ.
         """
-        if self._client is not None and self._client is not client:
+        if not self._free and self._client is not client:
             raise RegistryTaken(list(self._tasks))
         self._client = client
         self._beside = beside
+        self._free = False
 
-    def unbind(self, client: Client) -> None:
+    def release(self, client: Client) -> None:
+        """Let another client have the tasks; until one does, this one opens again for them."""
         if self._client is client:
-            self._client = None
-            self._beside = tuple
+            self._free = True
 
     def client_for(self, task: str) -> Client:
         if self._client is None:

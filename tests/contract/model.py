@@ -76,10 +76,6 @@ class Execution:
     def live(self) -> bool:
         return self.state not in FINAL
 
-    @property
-    def lane(self) -> tuple[str, int, bool]:
-        return self.queue, self.priority, self.suspect
-
     def snapshot(self) -> Snapshot:
         return Snapshot(**{shown.name: getattr(self, shown.name) for shown in fields(Snapshot)})
 
@@ -96,7 +92,6 @@ class Model:
 
     def create(self, batch: Sequence[NewExecution]) -> list[Created]:
         answers: list[tuple[str, bool]] = []
-        serials: set[str] = set()
         for new in batch:
             holder = self.executions.get(new.id) or self._holder(new.task, new.key)
             if holder is not None:
@@ -104,8 +99,6 @@ class Model:
                 continue
             self._write(new)
             answers.append((new.id, True))
-            serials |= {new.serial} - {None}  # type: ignore[arg-type]
-        self._advance(serials)
         return [Created(id_, created, self.executions[id_].state) for id_, created in answers]
 
     def claim(
@@ -141,6 +134,20 @@ class Model:
                 one.claimed_at, one.started_at = self._now(), None
                 leases.append(Lease(one.id, one.fence, worker_id))
         return leases
+
+    def first_suspect_is_for(self, queues: Sequence[str], tasks: Collection[str]) -> bool:
+        """Say whether the lane of the most urgent suspect has one for these tasks."""
+        suspects = [
+            one
+            for one in self.executions.values()
+            if one.state is State.READY and one.suspect and one.queue in queues
+        ]
+        lanes = sorted({(queues.index(one.queue), -one.priority) for one in suspects})
+        return not lanes or any(
+            one.queue not in self.paused and one.task in tasks
+            for one in suspects
+            if (queues.index(one.queue), -one.priority) == lanes[0]
+        )
 
     def start(self, leases: Iterable[Lease]) -> list[Lease]:
         lost = []
@@ -295,6 +302,7 @@ class Model:
 
     def _write(self, new: NewExecution) -> None:
         now = self._now()
+        ahead = self._last_place(new.serial)
         one = self.executions[new.id] = Execution(
             id=new.id,
             root_id=new.id,
@@ -308,9 +316,9 @@ class Model:
             run_at=new.run_at if new.delay is None else now + new.delay,
             created_at=now,
             history=[(EventType.CREATED.value, None)],
-            serial_place=self._last_place(new.serial) + 1,
+            serial_place=ahead + 1,
         )
-        if one.serial is None:
+        if ahead == 0:
             self._release(one)
 
     def _release(self, one: Execution) -> None:

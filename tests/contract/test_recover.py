@@ -116,6 +116,18 @@ def test_a_suspect_in_a_paused_queue_does_not_hide_one_elsewhere(store: Store, f
     assert [found.queue for found in claim(store, OBSERVER, queues=queues)] == [free]
 
 
+def test_a_suspect_that_cannot_run_does_not_put_another_behind_its_equals(store: Store) -> None:
+    worker(store)
+    enqueue(store, queue="a")
+    suspect = enqueue(store, queue="b")
+    claim(store, queues=["a", "b"])
+    declare_dead(store, WORKER)
+    enqueue(store, queue="b")
+    store.pause("a")
+
+    assert ids(claim(store, OBSERVER, queues=["a", "b"], limit=1)) == [suspect]
+
+
 def test_a_task_is_abandoned_when_it_has_crashed_too_often(
     store: Store, clock: ManualClock
 ) -> None:

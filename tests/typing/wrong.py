@@ -6,7 +6,6 @@ Nothing here needs a driver: connections, engines and pools are given by their s
 """
 
 import sqlite3
-from datetime import datetime
 from typing import Any, Protocol
 
 from penstock import App, AsyncTaskHandle, Execution, Registry, Retry, Task, TaskHandle
@@ -139,7 +138,7 @@ send.using(priority="high").enqueue(42)  # error
 send.using(key=42).enqueue(42)  # error
 send.using(run_after=[1]).enqueue(42)  # error
 send.using(connection=plain, queue=3).enqueue(42)  # error
-app.enqueue("send", {"order_id": 42}, when=datetime.max)  # error
+app.enqueue("send", {"order_id": 42}, when="10m")  # error
 app.enqueue(send, {"order_id": 42})  # error
 app.enqueue_many([send])  # error
 app.enqueue_many([send.enqueue(42)])  # error

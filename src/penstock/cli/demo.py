@@ -280,7 +280,7 @@ def _kill_one(shop: Shop) -> Killed | None:
     victim = shop.workers[0]
     peers = {peer.info.id: peer.info.name for peer in shop.store.workers()}
     names = {id_: f"process {name.rpartition(':')[2]}" for id_, name in peers.items()}
-    (worker_id,) = (id_ for id_, name in names.items() if name == f"process {victim.pid}")
+    worker_id = shop.worker_id_of(victim)
     # Stopped first: what it runs now is what it runs when it dies.
     victim.send_signal(signal.SIGSTOP)
     running = [one for one in shop.store.find(state=State.RUNNING) if one.worker_id == worker_id]
@@ -361,7 +361,7 @@ def _sum_up(
             f"{_count(again, 'task')} of the killed worker recovered {late:.1f} s after its death"
         )
     display.fact(
-        f"{len(everything)} tasks in {took:.1f} s, {len(everything) / took:.0f} a second "
+        f"{TASKS} tasks in {took:.1f} s, {TASKS / took:.0f} a second "
         f"(each takes about a tenth of a second); {in_all:.1f} s in all"
     )
     ended = sum(counts[state] for state in LIVE) == 0 and len(everything) == TASKS + 1

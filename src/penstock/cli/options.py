@@ -41,15 +41,28 @@ class NothingInMemory(StoreError):
         )
 
 
+class NoAnswer(StoreUnavailable):
+    """Nothing was asked of the database yet: it cannot be reached at all."""
+
+    def __init__(self, url: str, *, because: BaseException) -> None:
+        super().__init__("connect", because=because)
+        self.url = hide_password(url)
+        sentence = (
+            f"The database {self.url} does not answer: {_first_line(because)}. Check the URL, and "
+            "whether the server runs."
+        )
+        self.args = (sentence,)
+
+
 class NoDatabaseNamed(StoreError):
     """Nobody named a database, and the default one does not answer."""
 
     def __init__(self, url: str, *, because: StoreUnavailable) -> None:
-        self.url = url
+        self.url = hide_password(url)
         super().__init__(
-            f"No database was named, and the default, {url}, does not answer "
-            f"({because.__cause__ or because}). Pass --database URL, set PENSTOCK_DATABASE_URL, or "
-            "write `url` below [database] in penstock.toml."
+            f"No database was named, and the default, {self.url}, does not answer "
+            f"({_first_line(because.__cause__ or because)}). Pass --database URL, set "
+            "PENSTOCK_DATABASE_URL, or write `url` below [database] in penstock.toml."
         )
 
 
@@ -111,7 +124,7 @@ def default_explained(settings: Settings) -> Iterator[None]:
     except StoreUnavailable as error:
         if settings.source_of("database.url") != "default":
             raise
-        raise NoDatabaseNamed(hide_password(settings.database.url), because=error) from error
+        raise NoDatabaseNamed(settings.database.url, because=error) from error
 
 
 def _refuse_nothing(path: str, *, must_exist: bool) -> None:
@@ -130,7 +143,11 @@ def _refuse_silence(url: str) -> None:
     try:
         psycopg.connect(url, connect_timeout=CONNECT_TIMEOUT).close()
     except psycopg.Error as error:
-        raise StoreUnavailable("connect", because=error) from error
+        raise NoAnswer(url, because=error) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".")
 
 
 def database_options(command: Command) -> Command:

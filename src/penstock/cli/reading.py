@@ -52,6 +52,7 @@ _EVENT_STYLES: Mapping[str, str] = {
     type=click.IntRange(min=1),
     default=DEFAULT_LIMIT,
     show_default=True,
+    metavar="N",
     help="At most so many.",
 )
 @json_option
@@ -91,7 +92,8 @@ def list_(
             )
             for snapshot in shown
         ],
-        whole=("id", "state"),
+        whole=("id", "state", "created"),
+        dispensable=("attempt", "created", "queue"),
     )
     if len(found) > limit:
         click.echo(f"These are the newest {limit}; --limit shows more.", err=True)
@@ -143,6 +145,7 @@ def history(*, database: DatabaseOptions, execution_id: str, as_json: bool) -> N
             for event in events
         ],
         whole=("after", "event"),
+        dispensable=("worker", "at"),
     )
 
 
@@ -284,4 +287,5 @@ def _print_workers(peers: Sequence[Peer]) -> None:
             for peer in peers
         ],
         whole=("worker",),
+        dispensable=("last heartbeat", "started"),
     )

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 GAP = 2
-NARROWEST = 6  # of a column that gives way
+NARROWEST = 6  # columns of the terminal for one of ours that gives way
+READABLE = 20  # what it should have if others can be left out instead
 
 STATE_STYLES = {
     "scheduled": "yellow",
@@ -45,20 +46,38 @@ def state_cell(state: str) -> Cell:
 
 
 def print_table(
-    titles: Sequence[str], rows: Iterable[Sequence[Cell | str]], *, whole: Collection[str] = ()
+    titles: Sequence[str],
+    rows: Iterable[Sequence[Cell | str]],
+    *,
+    whole: Collection[str] = (),
+    dispensable: Sequence[str] = (),
 ) -> None:
-    """Print aligned columns. Where there is too little room, all but those in `whole` are cut."""
+    """Print aligned columns.
+
+    Where there is too little room, the `dispensable` ones are left out, the last one first,
+    and then all but those in `whole` are cut.
+    """
     cells = [[_cell(value) for value in row] for row in rows]
     head = [Cell(title.upper(), "bold") for title in titles]
     widths = [
         max(cell_width(cell.text) for cell in column) for column in zip(head, *cells, strict=True)
     ]
     room = _room()
+    kept = list(range(len(titles)))
     if room is not None:
         gives_way = [title not in whole for title in titles]
-        widths = _narrowed(widths, gives_way, room - GAP * (len(titles) - 1))
+        for title in reversed(dispensable):
+            least = (min(widths[n], READABLE) if gives_way[n] else widths[n] for n in kept)
+            if sum(least) + GAP * (len(kept) - 1) <= room:
+                break
+            kept.remove(titles.index(title))
+        narrowed = _narrowed(
+            [widths[n] for n in kept], [gives_way[n] for n in kept], room - GAP * (len(kept) - 1)
+        )
+    else:
+        narrowed = widths
     for row in (head, *cells):
-        print_line(_laid_out(row, widths))
+        print_line(_laid_out([row[n] for n in kept], narrowed))
 
 
 def print_fields(fields: Iterable[tuple[str, Cell | str]]) -> None:

@@ -128,6 +128,7 @@ class Attempt:
         return {
             "lease": self.claimed.lease,
             "serial": self.claimed.serial,
+            "has_follow_ups": self.claimed.has_follow_ups,
             "started_at": None if self._start_is_known() else self.started_at,
         }
 

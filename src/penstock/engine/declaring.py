@@ -5,10 +5,16 @@ from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, final, overload
 
 from penstock.engine.handle import AsyncTaskHandle, TaskHandle
-from penstock.engine.requests import InvalidOption, checked_name, checked_priority
+from penstock.engine.requests import (
+    InvalidOption,
+    checked_duration,
+    checked_name,
+    checked_priority,
+)
 from penstock.engine.signatures import Colour
-from penstock.engine.tasks import Executor, TaskFunction, TaskOptions
-from penstock.model.durations import Duration, parse_duration
+from penstock.engine.tasks import Executor, Task, TaskFunction, TaskOptions
+from penstock.model.follow_ups import FollowUp, encode_follow_ups
+from penstock.model.durations import Duration
 from penstock.model.executions import DEFAULT_MAX_CRASHES, DEFAULT_QUEUE
 from penstock.model.retry import DEFAULT_RETRY, Retry
 
@@ -64,6 +70,8 @@ class TaskDecorator(Protocol):
         max_crashes: int = DEFAULT_MAX_CRASHES,
         max_running: int | None = None,
         aliases: list[str] | tuple[str, ...] = (),
+        on_success: Task[..., Any] | None = None,
+        on_failure: Task[..., Any] | None = None,
     ) -> "TaskDecorator": ...
 
 
@@ -78,6 +86,8 @@ def checked_options(
     max_crashes: object = DEFAULT_MAX_CRASHES,
     max_running: object = None,
     aliases: object = (),
+    on_success: object = None,
+    on_failure: object = None,
 ) -> TaskOptions:
     """Turn what the decorator was given into options, or refuse it by name."""
     return TaskOptions(
@@ -89,11 +99,12 @@ def checked_options(
         max_crashes=_checked_count("max_crashes", max_crashes),
         max_running=None if max_running is None else _checked_count("max_running", max_running),
         aliases=_checked_aliases(aliases),
+        follow_ups=_checked_follow_ups(on_success, on_failure),
     )
 
 
 def _checked_timeout(timeout: Duration) -> timedelta:
-    parsed = parse_duration(timeout)
+    parsed = checked_duration("timeout", timeout)
     if not parsed:
         raise InvalidOption(
             "timeout",
@@ -141,3 +152,37 @@ def _checked_aliases(aliases: object) -> tuple[str, ...]:
             instead='Write aliases=["old_name"]',
         )
     return tuple(checked_name("aliases", alias) for alias in aliases)
+
+
+def _checked_follow_ups(on_success: object, on_failure: object) -> str | None:
+    if on_success is None and on_failure is None:
+        return None
+    return encode_follow_ups(
+        on_success=_checked_follow_up("on_success", on_success, offers="result"),
+        on_failure=_checked_follow_up("on_failure", on_failure, offers="error"),
+    )
+
+
+def _checked_follow_up(option: str, task: object, *, offers: str) -> FollowUp | None:
+    if task is None:
+        return None
+    if not isinstance(task, Task):
+        raise InvalidOption(
+            option, task, because="it is no task", instead="Give it a function that is declared one"
+        )
+    offered = ("execution_id", "task", offers)
+    wants = tuple(task.signature.parameters)
+    if unknown := [name for name in wants if name not in offered]:
+        raise InvalidOption(
+            option,
+            task,
+            because=f"nothing fills its parameter {unknown[0]!r}",
+            instead=f"It may take {', '.join(offered)}",
+        )
+    return FollowUp(
+        task=task.name,
+        queue=task.options.queue,
+        priority=task.options.priority,
+        max_crashes=task.options.max_crashes,
+        wants=wants,
+    )

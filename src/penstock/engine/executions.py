@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
+from penstock.engine.requests import checked_duration
 from penstock.errors import (
     TaskCancelled,
     TaskFailed,
     TaskNotCompleted,
     TaskSkipped,
 )
+from penstock.model.durations import Duration, format_duration
 from penstock.model.events import Event, EventType
 from penstock.model.executions import CancelAnswer, RerunAnswer, Snapshot
 from penstock.model.payloads import decode
@@ -156,12 +158,12 @@ class Execution(Generic[T_co]):
     async def arefresh(self) -> Self:
         return await asyncio.to_thread(self.refresh)
 
-    def result(self, timeout: float | None = None) -> T_co:
+    def result(self, timeout: Duration | None = None) -> T_co:
         """Wait until the execution has ended, and return what the task returned.
 
         Raises:
             TaskFailed, TaskCancelled, TaskSkipped: it ended otherwise; they carry the reason.
-            TimeoutError: it has not ended within `timeout` seconds.
+            TimeoutError: it has not ended within `timeout`.
         """
         self.refresh()
         for pause in self._pauses(timeout):
@@ -169,7 +171,7 @@ class Execution(Generic[T_co]):
             self.refresh()
         return self._outcome()
 
-    async def aresult(self, timeout: float | None = None) -> T_co:  # noqa: ASYNC109 - as `result`
+    async def aresult(self, timeout: Duration | None = None) -> T_co:  # noqa: ASYNC109 - as `result`
         await self.arefresh()
         for pause in self._pauses(timeout):
             await asyncio.sleep(pause)
@@ -197,15 +199,17 @@ class Execution(Generic[T_co]):
     async def arerun(self) -> RerunAnswer:
         return await asyncio.to_thread(self.rerun)
 
-    def _pauses(self, timeout: float | None) -> Iterator[float]:
+    def _pauses(self, timeout: Duration | None) -> Iterator[float]:
         """How long to wait before each next look, until the execution has ended."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        patience = None if timeout is None else checked_duration("timeout", timeout)
+        deadline = None if patience is None else time.monotonic() + patience.total_seconds()
         pause = _SHORTEST_LOOK
         while self._snapshot.state not in FINAL:
             left = _LONGEST_LOOK if deadline is None else deadline - time.monotonic()
-            if left <= 0:
+            if patience is not None and left <= 0:
                 message = (
-                    f"{self.task!r} has not ended within {timeout} s: it is {self.state}. "
+                    f"{self.task!r} has not ended within {format_duration(patience)}: "
+                    f"it is {self.state}. "
                     f"`penstock why {self.id}` says what it waits for."
                 )
                 raise TimeoutError(message)

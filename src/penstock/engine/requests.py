@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypedDict, TypeVar
 
 from penstock.errors import PenstockError
-from penstock.model.durations import Duration, parse_duration
+from penstock.model.durations import Duration, InvalidDuration, parse_duration
 from penstock.model.executions import DEFAULT_MAX_CRASHES, DEFAULT_QUEUE, NewExecution
 from penstock.model.ids import new_id
 
@@ -56,6 +56,7 @@ def new_execution(
     queue: str = DEFAULT_QUEUE,
     priority: int = 0,
     max_crashes: int = DEFAULT_MAX_CRASHES,
+    follow_ups: str | None = None,
 ) -> NewExecution:
     """Combine what a task declares with what a caller asks for; refuse what cannot be."""
     if unknown := sorted(set(options) - EnqueueOptions.__annotations__.keys()):
@@ -77,6 +78,7 @@ def new_execution(
         key=_optional_name("key", options.get("key")),
         serial=_optional_name("serial", options.get("serial")),
         max_crashes=max_crashes,
+        follow_ups=follow_ups,
     )
 
 
@@ -84,7 +86,7 @@ def _when(run_after: Duration | datetime | None) -> tuple[datetime | None, timed
     if run_after is None:
         return None, None
     if not isinstance(run_after, datetime):
-        return None, parse_duration(run_after)
+        return None, checked_duration("run_after", run_after)
     if run_after.tzinfo is None:
         raise InvalidOption(
             "run_after",
@@ -93,6 +95,19 @@ def _when(run_after: Duration | datetime | None) -> tuple[datetime | None, timed
             instead="Give it one, for example `datetime.now(UTC) + timedelta(hours=1)`",
         )
     return run_after.astimezone(UTC), None
+
+
+def checked_duration(option: str, value: Duration) -> timedelta:
+    """Return `value` as a timedelta, or name the option that it was given for."""
+    try:
+        return parse_duration(value)
+    except InvalidDuration as error:
+        raise InvalidOption(
+            option,
+            value,
+            because=error.reason,
+            instead="Give seconds as a number, a text such as '1m30s', or a timedelta",
+        ) from error
 
 
 def checked_priority(priority: object) -> int:

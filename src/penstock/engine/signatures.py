@@ -110,6 +110,11 @@ class TaskSignature:
         """
         return self._encode(self.bind(args, kwargs))
 
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of what is stored: all parameters but the handle."""
+        return tuple(self._named)
+
     def encode_named(self, arguments: Mapping[str, object]) -> str:
         """Return as JSON text arguments that are given by name, positional-only ones too.
 

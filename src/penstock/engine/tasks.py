@@ -44,6 +44,7 @@ class TaskOptions:
     max_crashes: int = DEFAULT_MAX_CRASHES
     max_running: int | None = None
     aliases: tuple[str, ...] = ()
+    follow_ups: str | None = None  # what is stored with each execution, to be enqueued at its end
 
 
 class Home(Protocol):
@@ -83,6 +84,7 @@ class _Requests(Generic[P, T_co]):
             queue=self.options.queue,
             priority=self.options.priority,
             max_crashes=self.options.max_crashes,
+            follow_ups=self.options.follow_ups,
         )
         notify = self._enqueue_options.get("notify", True)
         return Request(new, self.signature.decode_result, notify)

@@ -24,6 +24,7 @@ class NewExecution:
     key: str | None = None
     serial: str | None = None
     max_crashes: int = DEFAULT_MAX_CRASHES
+    follow_ups: str | None = None  # JSON text: what is to be enqueued when it ends
 
 
 class Created(NamedTuple):
@@ -60,6 +61,7 @@ class Claimed(NamedTuple):
     crashes: int
     suspect: bool
     serial: str | None
+    has_follow_ups: bool
     claimed_at: datetime
 
 

@@ -11,6 +11,7 @@ from penstock.model.executions import Lease
 class _Ended:
     lease: Lease
     serial: str | None = None  # as claimed: its successor is released when it ends
+    has_follow_ups: bool = False  # as claimed: what follows its end is enqueued with it
     started_at: datetime | None = None  # None: never started, or already recorded
 
 

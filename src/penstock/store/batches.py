@@ -41,6 +41,7 @@ class _NewRow(msgspec.Struct):
     max_crashes: int
     run_at_us: int | None
     delay_us: int | None
+    follow_ups: str | None
 
 
 class _OutcomeRow(msgspec.Struct):
@@ -80,6 +81,7 @@ def encode_new(executions: Iterable[NewExecution]) -> str:
             new.max_crashes,
             microseconds_at(new.run_at),
             microseconds_in(new.delay),
+            new.follow_ups,
         )
         for n, new in enumerate(executions)
     ]

@@ -129,7 +129,8 @@ class Store(Protocol):
         A lost lease changes nothing. A repeated settlement of the same lease is a
         success and changes nothing. One outcome can fail only itself: data that the
         database refuses turns that execution into a failed one that says why.
-        After a cancel request anything but completion ends as cancelled.
+        After a cancel request anything but completion ends as cancelled. What a task said
+        should follow its end is created in the same transaction.
         """
         ...
 

@@ -46,9 +46,7 @@ class LowWater:
         ended = self._monotonic()
         self._thorough_until = ended + max(RESCAN_EVERY, RESCAN_SHARE * (ended - begun))
 
-    def lanes(
-        self, queues: Sequence[str], *, suspects: bool
-    ) -> Iterator[list[tuple[Lane, int]]]:
+    def lanes(self, queues: Sequence[str], *, suspects: bool) -> Iterator[list[tuple[Lane, int]]]:
         """The lanes to scan, in order, each with its mark.
 
         First all of them, but with one suspect lane at the most; then the other suspect

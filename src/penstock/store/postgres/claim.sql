@@ -67,12 +67,12 @@ WITH alive AS MATERIALIZED (
     WHERE task.id = due.id AND task.state = 'ready'
     RETURNING task.id, task.root_id, task.fence, task.task, task.args, task.queue, task.priority,
               due.seq, task.attempt, task.retries, task.crashes, task.suspect, task.serial,
-              task.claimed_at, due.turn
+              task.follow_ups IS NOT NULL AS has_follow_ups, task.claimed_at, due.turn
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, worker_id, at)
     SELECT root_id, id, 'task.claimed', '{"attempt":' || attempt || '}', :worker_id, claimed_at
     FROM moved ORDER BY turn, seq
 )
 SELECT id::text, fence, task, args, queue, priority, seq, attempt, retries, crashes, suspect,
-       serial, claimed_at, turn
+       serial, has_follow_ups, claimed_at, turn
 FROM moved ORDER BY turn, seq;

@@ -56,7 +56,9 @@ def _write(
     states: dict[str, State] = {}
     holders: dict[int, Created] = {}
     first = {new.id: n for n, new in reversed(list(enumerate(executions)))}
-    pending = {n: executions[n] for n in sorted(first.values())}  # an id given twice is one execution
+    pending = {
+        n: executions[n] for n in sorted(first.values())
+    }  # an id given twice is one execution
     while pending:
         batch = encode_new(pending.values())
         held = "yes" if serials else "no"

@@ -41,6 +41,7 @@ from penstock.store.decoding import (
     encode_worker,
     rerun_answer,
 )
+from penstock.store.follow_ups import following
 from penstock.store.low_water import Lane, LowWater, LowWaterMarks, order_of
 from penstock.store.migrations import (
     Applied,
@@ -240,23 +241,36 @@ class PostgresStore:
     def _settle(self, outcomes: Sequence[Outcome]) -> list[Lease]:
         batch = encode_outcomes(outcomes)
         serials = {outcome.serial for outcome in outcomes if outcome.serial is not None}
+        followed = {
+            n: outcome.lease.execution_id
+            for n, outcome in enumerate(outcomes)
+            if outcome.has_follow_ups
+        }
 
         def settle(connection: Connection) -> list[Lease]:
             rows = self._rows(
                 connection, "settle", batch=batch, now=self._now(), notify=self._notify
             )
             settled = {row[0] for row in rows}
+            self._follow(connection, [id_ for n, id_ in followed.items() if n in settled])
             if len(settled) < len(outcomes):
                 settled |= {row[0] for row in self._rows(connection, "settled_before", batch=batch)}
             return [outcome.lease for n, outcome in enumerate(outcomes) if n not in settled]
 
-        def settle_and_advance(connection: Connection) -> list[Lease]:
+        def settle_with_others(connection: Connection) -> list[Lease]:
             with connection.transaction():
                 lost = settle(connection)
                 self._advance(connection, serials)
                 return lost
 
-        return self._connections.run("settle", settle_and_advance if serials else settle)
+        touches_others = serials or followed
+        return self._connections.run("settle", settle_with_others if touches_others else settle)
+
+    def _follow(self, connection: Connection, ended: Sequence[str]) -> None:
+        """Enqueue what follows these ends, in the transaction that ended them."""
+        if ended and (found := following(self._rows(connection, "ended", ids=ended))):
+            script = self._creating(found, notify=True)
+            run(script, lambda step: self._rows(connection, step.statement.name, **step.parameters))
 
     def defer(self, leases: Sequence[Lease], *, reason: str | None = None) -> list[Lease]:
         data = event_data(reason=reason)
@@ -396,6 +410,7 @@ class PostgresStore:
                     notify=self._notify,
                 )
                 recovered = [Recovered(row[0], State(row[1])) for row in rows]
+                self._follow(connection, [one.id for one in recovered if one.state in FINAL])
                 self._advance(
                     connection,
                     {row[2] for row in rows if row[2] is not None and State(row[1]) in FINAL},

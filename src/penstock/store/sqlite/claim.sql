@@ -77,4 +77,4 @@ SET state = 'running', sub_state = 'active', attempt = attempt + 1, fence = fenc
 FROM taken
 WHERE task_executions.id = taken.id AND task_executions.state = 'ready'
 RETURNING id, root_id, fence, task, args, queue, priority, seq, attempt, retries, crashes,
-          suspect, serial;
+          suspect, serial, follow_ups;

@@ -150,7 +150,7 @@ def claim(
                 wanted.worker_id,
                 transaction.now,
             )
-            for id_, root_id, *_, attempt, _, _, _, _ in rows
+            for id_, root_id, *_, attempt, _, _, _, _, _ in rows
         ]
     )
     return [_claimed(row, wanted.worker_id, transaction.now) for row in rows]
@@ -184,6 +184,7 @@ def _take(
 def _claimed(row: Row, worker_id: str, now: int) -> Claimed:
     (
         id_, _, fence, task, args, queue, priority, seq, attempt, retries, crashes, suspect, serial,
+        follow_ups,
     ) = row  # fmt: skip
     return Claimed(
         lease=Lease(id_, fence, worker_id),
@@ -197,5 +198,6 @@ def _claimed(row: Row, worker_id: str, now: int) -> Claimed:
         crashes=crashes,
         suspect=bool(suspect),
         serial=serial,
+        has_follow_ups=follow_ups is not None,
         claimed_at=moment_at(now),
     )

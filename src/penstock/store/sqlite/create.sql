@@ -25,7 +25,7 @@ WITH batch AS MATERIALIZED (
 )
 INSERT INTO task_executions (
     id, root_id, task, queue, priority, args, state, max_crashes, key, serial, serial_place,
-    run_at, created_at
+    run_at, follow_ups, created_at
 )
 SELECT id, id,
        json_extract(value, '$.task'),
@@ -41,6 +41,7 @@ SELECT id, id,
            WHERE live.serial = incoming.serial AND live.serial IS NOT NULL AND live.finished_at IS NULL
        ), 0) + 1 + n END,
        run_at,
+       json_extract(value, '$.follow_ups'),
        :now
 FROM incoming
 WHERE true

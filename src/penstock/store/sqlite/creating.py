@@ -16,6 +16,7 @@ from penstock.store.batches import (
     microseconds_at,
     moment_at,
 )
+from penstock.store.follow_ups import following
 from penstock.store.scripts import Script, Step
 from penstock.store.sql import Statement
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, encode_list
@@ -95,6 +96,14 @@ def write_executions(
         holders.get(n) or Created(new.id, created=True, state=states[new.id])
         for n, new in enumerate(executions)
     ]
+
+
+def follow(statements: Mapping[str, Statement], ended: Sequence[str], *, now: int) -> Script[None]:
+    """Enqueue what follows these ends, in the transaction that ended them."""
+    if ended:
+        rows = yield Step(statements["ended"], {"ids": encode_strings(ended)})
+        if found := following(rows):
+            yield from write_executions(statements, found, now=now)
 
 
 def advance(

@@ -11,7 +11,7 @@ from penstock.model.workers import Beat
 from penstock.store.batches import encode_strings, event_data
 from penstock.store.decoding import ABANDONED, LOWEST_ID
 from penstock.store.scripts import run
-from penstock.store.sqlite.creating import advance
+from penstock.store.sqlite.creating import advance, follow
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
 
 _LONG_AGO = -(2**63)
@@ -89,6 +89,8 @@ def recover(
             serials.add(serial)
     transaction.fill_outbox(ready)
     transaction.tell(events)
+    ended = [row[0] for row in rows if row[6] in FINAL]
+    run(follow(transaction.statements, ended, now=transaction.now), transaction.execute)
     if serials:
         run(advance(transaction.statements, serials, now=transaction.now), transaction.execute)
     return [Recovered(row[0], State(row[6])) for row in rows]

@@ -103,3 +103,7 @@ FROM batch
 WHERE task.id = batch.id AND task.fence = batch.fence AND task.worker_id IS batch.worker_id
   AND task.sub_state <> :sub_state
 RETURNING id, root_id, worker_id;
+
+-- name: ended
+SELECT id, task, state, follow_ups, result, error FROM task_executions
+WHERE id IN (SELECT value FROM json_each(:ids)) AND follow_ups IS NOT NULL;

@@ -10,7 +10,7 @@ from penstock.model.outcomes import Outcome
 from penstock.model.states import State, SubState
 from penstock.store.batches import encode_leases, encode_outcomes
 from penstock.store.scripts import Row, run
-from penstock.store.sqlite.creating import advance
+from penstock.store.sqlite.creating import advance, follow
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
 
 
@@ -49,6 +49,8 @@ def _settle_round(transaction: Transaction, outcomes: Sequence[Outcome]) -> Sett
     if settled:
         moved = encode_list(sorted(settled))
         transaction.rows("tell_settled", batch=batch, moved=moved, now=transaction.now)
+    followed = [row[0] for row in rows if outcomes[place[row[0]]].has_follow_ups]
+    run(follow(transaction.statements, followed, now=transaction.now), transaction.execute)
     if serials := {row[8] for row in rows if row[8] is not None}:
         run(
             advance(transaction.statements, serials, now=transaction.now),

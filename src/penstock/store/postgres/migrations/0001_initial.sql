@@ -38,6 +38,7 @@ CREATE TABLE penstock.task_executions (
     run_at           timestamptz,
     result           text,
     error            text,
+    follow_ups       text,
     created_at       timestamptz NOT NULL,
     claimed_at       timestamptz,
     started_at       timestamptz,

@@ -39,6 +39,7 @@ CREATE TABLE task_executions (
     run_at           INTEGER,
     result           TEXT,
     error            TEXT,
+    follow_ups       TEXT,
     created_at       INTEGER NOT NULL,
     claimed_at       INTEGER,
     started_at       INTEGER,
