@@ -14,14 +14,22 @@ from penstock.engine.background import BackgroundWorker
 from penstock.engine.client import Client
 from penstock.engine.declaring import TaskDecorator
 from penstock.engine.executions import Execution, StateName
-from penstock.engine.requests import EnqueueOptions, InvalidOption, Request, new_execution
+from penstock.engine.requests import (
+    EnqueueOptions,
+    InvalidOption,
+    Request,
+    checked_limit,
+    checked_name,
+    checked_requests,
+    checked_state,
+    new_execution,
+)
 from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.tasks import Task
 from penstock.engine.worker import Worker
 from penstock.errors import PenstockError
 from penstock.model.ids import parse_id
 from penstock.model.payloads import decode, encode
-from penstock.model.states import State
 from penstock.registry import AnyTask, Registry
 from penstock.running import WorkerChoices, run_in_foreground, worker_options
 from penstock.settings import Settings, load_settings
@@ -246,10 +254,10 @@ class App:
 
     def enqueue_many(self, requests: Iterable[Request[Any]]) -> list[Execution[Any]]:
         """Write all of them in one transaction, in this order."""
-        return self._client.enqueue(_checked_requests(requests))
+        return self._client.enqueue(checked_requests(requests))
 
     async def aenqueue_many(self, requests: Iterable[Request[Any]]) -> list[Execution[Any]]:
-        return await self._client.aenqueue(_checked_requests(requests))
+        return await self._client.aenqueue(checked_requests(requests))
 
     def using(
         self, *, connection: SyncConnection | AsyncConnection, notify: bool = True
@@ -260,7 +268,14 @@ class App:
     def _named(
         self, name: str, arguments: Mapping[str, object], options: EnqueueOptions
     ) -> Request[Any]:
-        task = self.find_task(name)
+        if isinstance(name, Task):
+            raise InvalidOption(
+                "task",
+                name,
+                because="it must be a str, the name of the task",
+                instead="Who has the task itself calls task.enqueue(…)",
+            )
+        task = self.find_task(checked_name("task", name))
         if task is not None:
             return task.using(**options).request_named(arguments)
         if not isinstance(arguments, Mapping):
@@ -319,11 +334,11 @@ class App:
         """
         snapshots = self._client.find(
             task=task.name if isinstance(task, Task) else task,
-            state=None if state is None else _checked_state(state),
+            state=None if state is None else checked_state(state),
             queue=queue,
             key=key,
             before=None if before is None else parse_id(before),
-            limit=_checked_limit(limit),
+            limit=checked_limit(limit),
         )
         return [self._typed(Execution(snapshot, self._client)) for snapshot in snapshots]
 
@@ -344,42 +359,6 @@ class App:
         return Execution(
             execution.snapshot, self._client, decode_result=task.signature.decode_result
         )
-
-
-def _checked_requests(requests: Iterable[Request[Any]]) -> list[Request[Any]]:
-    checked = list(requests)
-    for place, request in enumerate(checked):
-        if not isinstance(request, Request):
-            raise InvalidOption(
-                f"requests[{place}]",
-                request,
-                because="it is no request",
-                instead="Make each with task.request(…)",
-            )
-    return checked
-
-
-def _checked_limit(limit: object) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise InvalidOption(
-            "limit",
-            limit,
-            because="it must be a whole number, at least 1",
-            instead="Leave it out for the newest 100",
-        )
-    return limit
-
-
-def _checked_state(state: str) -> State:
-    try:
-        return State(state)
-    except ValueError:
-        raise InvalidOption(
-            "state",
-            state,
-            because="there is no such state",
-            instead=f"There are {', '.join(State)}",
-        ) from None
 
 
 def _after_fork() -> None:

@@ -150,7 +150,7 @@ def _refuse_unknown(options: Mapping[str, Any]) -> None:
 
 
 def _name_of(function: object) -> str:
-    return str(getattr(function, "__name__", "")) or repr(function)
+    return str(getattr(function, "__name__", "")) or str(function)
 
 
 def _origin(function: object) -> tuple[object, object]:

@@ -60,7 +60,7 @@ class Answer:
     err: str
 
     @property
-    def json(self) -> Any:
+    def json(self) -> Any:  # noqa: ANN401 - whatever the command printed
         return json.loads(self.out)
 
 
@@ -100,7 +100,7 @@ class CommandLine:
         finally:
             store.close()
 
-    def enqueue(self, task: str, args: str = "{}", **options: Any) -> str:
+    def enqueue(self, task: str, args: str = "{}", **options: Any) -> str:  # noqa: ANN401
         """Write an execution past the command line, and return its id."""
         new = NewExecution(id=new_id(), task=task, args=args, **options)
         with self.store() as store:

@@ -92,6 +92,17 @@ async def of_anything_later(payload: object) -> int:
     return len(repr(payload))
 
 
+in_texts = ["1m", "5m"]
+
+
+@app.task(retry=in_texts)
+def with_delays_from_elsewhere() -> None: ...
+
+
+@app.task(retry=["1m", 300, timedelta(hours=1)], priority=-1)
+def with_delays_of_all_kinds() -> None: ...
+
+
 # --- enqueue: the function's own parameters, without the handle ----------------------------
 
 assert_type(send.enqueue(42, to="a@example.com"), Execution[str])

@@ -120,7 +120,9 @@ def test_what_is_due_already_is_ready(app: App) -> None:
 
 
 def test_a_naive_datetime_is_refused_because_nobody_knows_when_it_is(app: App) -> None:
-    with pytest.raises(InvalidOption, match=r"run_after=.* without a time zone.*datetime\.now\(UTC"):
+    with pytest.raises(
+        InvalidOption, match=r"run_after=.* without a time zone.*datetime\.now\(UTC"
+    ):
         send.using(run_after=datetime(2040, 1, 1))  # noqa: DTZ001
     assert set(app.counts().values()) == {0}
 

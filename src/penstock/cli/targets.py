@@ -44,7 +44,11 @@ class AppNotFound(TargetError):
         self.module = module
         self.attribute = attribute
         self.apps = apps
-        problem = f"has no {attribute!r}" if found is None else f"calls a {found} {attribute!r}"
+        problem = (
+            f"has no {attribute!r}"
+            if found is None
+            else f"has {attribute!r}, but that is of type {found} and no App"
+        )
         next_step = (
             f"Its App is `{module}:{apps[0]}`."
             if apps

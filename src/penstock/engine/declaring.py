@@ -1,6 +1,6 @@
 """How a function becomes a task: what the decorator takes, what it refuses, what it returns."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, final, overload
 
@@ -21,7 +21,19 @@ from penstock.model.retry import DEFAULT_RETRY, Retry
 P = ParamSpec("P")
 T = TypeVar("T")
 
-RetryOption = Retry | list[Duration] | list[str] | tuple[Duration, ...] | None
+
+class DelayList(Protocol):
+    """A list of durations of any kind, or of several.
+
+    Not a Sequence, which a text such as "1m" is too; not a `list[Duration]`, which a
+    `list[str]` is not.
+    """
+
+    def __iter__(self) -> Iterator[Duration]: ...
+    def reverse(self) -> None: ...  # what a list has and a text has not
+
+
+RetryOption = Retry | DelayList | tuple[Duration, ...] | None
 
 
 @final

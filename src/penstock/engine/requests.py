@@ -1,6 +1,6 @@
 """What a caller asks for, before it is an execution."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypedDict, TypeVar
@@ -9,6 +9,7 @@ from penstock.errors import PenstockError
 from penstock.model.durations import Duration, InvalidDuration, parse_duration
 from penstock.model.executions import DEFAULT_MAX_CRASHES, DEFAULT_QUEUE, NewExecution
 from penstock.model.ids import new_id
+from penstock.model.states import State
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -144,3 +145,47 @@ def checked_name(option: str, value: object) -> str:
             instead="Keep to letters, digits and signs",
         )
     return value
+
+
+def checked_requests(requests: Iterable[Request[Any]]) -> list[Request[Any]]:
+    """Return them as a list, or name the place of what is no request."""
+    if isinstance(requests, Request) or not isinstance(requests, Iterable):
+        raise InvalidOption(
+            "requests",
+            requests,
+            because="it is no list of requests",
+            instead="Write app.enqueue_many([task.request(…), …])",
+        )
+    checked = list(requests)
+    for place, request in enumerate(checked):
+        if not isinstance(request, Request):
+            raise InvalidOption(
+                f"requests[{place}]",
+                request,
+                because="it is no request",
+                instead="Make each with task.request(…)",
+            )
+    return checked
+
+
+def checked_limit(limit: object) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidOption(
+            "limit",
+            limit,
+            because="it must be a whole number, at least 1",
+            instead="Leave it out for the newest 100",
+        )
+    return limit
+
+
+def checked_state(state: str) -> State:
+    try:
+        return State(state)
+    except ValueError:
+        raise InvalidOption(
+            "state",
+            state,
+            because="there is no such state",
+            instead=f"There are {', '.join(State)}",
+        ) from None

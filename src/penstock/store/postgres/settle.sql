@@ -122,8 +122,9 @@ WHERE line.serial = ANY (:serials::text[]) AND NOT EXISTS (
 );
 
 -- name: leave_propagations
+-- Only for serials that are there: one that is just being made goes on by itself.
 INSERT INTO penstock.propagations (serial)
-SELECT serial FROM unnest(:serials::text[]) AS line (serial) ORDER BY serial;
+SELECT serial FROM penstock.serials WHERE serial = ANY (:serials::text[]) ORDER BY serial;
 
 -- name: take_propagations
 WITH picked AS MATERIALIZED (

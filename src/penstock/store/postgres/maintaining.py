@@ -1,0 +1,51 @@
+"""What workers do for each other on PostgreSQL: promote, propagate, recover."""
+
+from collections.abc import Collection
+
+from penstock.model.executions import Promoted, Recovered
+from penstock.model.states import FINAL, State
+from penstock.model.workers import Beat
+from penstock.store.decoding import ABANDONED
+from penstock.store.postgres.session import Session
+from penstock.store.postgres.settling import advance, follow
+
+
+def promote(session: Session, *, limit: int) -> Promoted:
+    ((count, next_due, _),) = session.rows(
+        "promote", limit=limit, now=session.now, notify=session.notify
+    )
+    return Promoted(count, next_due)
+
+
+def propagate(session: Session, *, limit: int) -> int:
+    with session.transaction():
+        serials = [row[0] for row in session.rows("take_propagations", limit=limit)]
+        advance(session, set(serials))
+        return len(serials)
+
+
+def recover(
+    session: Session, observer: str, *, dead: Collection[Beat], limit: int
+) -> list[Recovered]:
+    with session.transaction():
+        if not session.rows("observer", observer=observer):
+            return []
+        if dead:
+            session.rows(
+                "declare_dead",
+                observer=observer,
+                worker_ids=[seen.worker_id for seen in sorted(dead)],
+                beats=[seen.beat for seen in sorted(dead)],
+            )
+        rows = session.rows(
+            "recover",
+            observer=observer,
+            abandoned=ABANDONED,
+            limit=limit,
+            now=session.now,
+            notify=session.notify,
+        )
+        ended = [row for row in rows if State(row[1]) in FINAL]
+        follow(session, [row[0] for row in ended])
+        advance(session, {row[2] for row in ended if row[2] is not None})
+        return [Recovered(row[0], State(row[1])) for row in rows]

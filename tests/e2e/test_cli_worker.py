@@ -1,0 +1,237 @@
+"""The worker command: alone, and several under a supervisor."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from penstock.cli import supervising
+from penstock.cli.supervising import Supervisor
+from tests.e2e.command_line import CommandLine, is_alive, wait_until
+
+
+@contextmanager
+def working(penstock: CommandLine, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """A worker command in the background, which is gone after the block in any case."""
+    process = penstock.start("worker", "shop:app", *arguments)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def told(process: "subprocess.Popen[str]", *, within: float = 30) -> str:
+    _, errors = process.communicate(timeout=within)
+    return errors
+
+
+def pids(penstock: CommandLine) -> set[int]:
+    """The processes of the workers that count as alive."""
+    return {int(worker["name"].rpartition(":")[2]) for worker in penstock("workers", "--json").json}
+
+
+def test_until_idle_does_all_that_is_due_and_ends(penstock: CommandLine) -> None:
+    penstock.open_shop()
+    due = [penstock.enqueue("add", f'{{"a":{n},"b":1}}') for n in range(5)]
+    answer = penstock.alone("worker", "shop:app", "--until-idle", "--slots", "2")
+    assert answer.status == 0, answer.err
+    shown = [penstock("show", one, "--json").json for one in due]
+    assert [(one["state"], one["result"]) for one in shown] == [
+        ("completed", n + 1) for n in range(5)
+    ]
+    assert penstock("workers", "--json").json == []
+
+
+def test_a_worker_serves_the_queues_that_it_is_given(on_sqlite: CommandLine) -> None:
+    on_sqlite.open_shop()
+    on_sqlite("admin", "migrate")
+    ours = on_sqlite.enqueue("add", '{"a":1,"b":1}', queue="mail")
+    other = on_sqlite.enqueue("add", '{"a":1,"b":1}', queue="press")
+    arguments = ("worker", "shop:app", "--until-idle", "--queue", "mail", "--queue", "post")
+    assert on_sqlite.alone(*arguments).status == 0
+    assert on_sqlite("show", ours, "--json").json["state"] == "completed"
+    assert on_sqlite("show", other, "--json").json["state"] == "ready"
+
+
+def test_a_record_made_inside_a_task_carries_its_execution(on_sqlite: CommandLine) -> None:
+    on_sqlite.open_shop()
+    on_sqlite("admin", "migrate")
+    execution_id = on_sqlite.enqueue("add", '{"a":1,"b":2}')
+    arguments = ("worker", "shop:app", "--until-idle", "--log-format")
+    as_json = on_sqlite.alone(*arguments, "json").err
+    records = [json.loads(line) for line in as_json.splitlines()]
+    (inside,) = (record for record in records if record["logger"] == "shop")
+    assert (
+        inside
+        | {
+            "level": "info",
+            "message": "adding 1 and 2",
+            "execution_id": execution_id,
+        }
+        == inside
+    )
+    assert {"execution_id": None, "logger": "penstock.worker"}.items() <= records[0].items()
+
+    on_sqlite("rerun", execution_id)
+    as_text = on_sqlite.alone(*arguments, "text").err
+    assert f"INFO shop [{execution_id}]: adding 1 and 2" in as_text
+
+
+def test_the_log_level_decides_what_is_worth_a_line(on_sqlite: CommandLine) -> None:
+    on_sqlite.open_shop()
+    on_sqlite("admin", "migrate")
+    on_sqlite.enqueue("break_down", '{"what":"a wheel"}')
+    answer = on_sqlite.alone("worker", "shop:app", "--until-idle", "--log-level", "error")
+    assert answer.status == 0
+    (line,) = answer.err.splitlines()
+    assert line.endswith("failed for good: a wheel")
+
+
+def test_a_signal_gives_back_what_cannot_finish_and_ends_in_good_order(
+    penstock: CommandLine,
+) -> None:
+    penstock.open_shop()
+    execution_id = penstock.enqueue("nap", queue="slow")
+    with working(penstock, "--grace", "0s") as process:
+        wait_until((penstock.directory / "napping").exists)
+        process.send_signal(signal.SIGTERM)
+        errors = told(process)
+    assert process.returncode == 0, errors
+    assert penstock("show", execution_id, "--json").json["state"] == "ready"
+    history = penstock("history", execution_id, "--json").json
+    assert [event["type"] for event in history].count("task.released") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("no_such_module:app",), "There is no module 'no_such_module'"),
+        (("shop:app", "--import", "no_such_module"), "There is no module 'no_such_module'"),
+        (("shop:missing",), "Its App is `shop:app`"),
+        (("empty:app",), "knows no task"),
+        (("shop:app", "--slots", "0"), "--slots"),
+        (("shop:app", "--grace", "soon"), "not a duration"),
+        (("shop:app", "--queue", ""), "queues=''"),
+        (("shop:app", "--processes", "0"), "--processes"),
+        (("no_such_module:app", "--processes", "2"), "There is no module 'no_such_module'"),
+    ],
+)
+def test_a_misused_worker_says_why(
+    on_sqlite: CommandLine, arguments: tuple[str, ...], complaint: str
+) -> None:
+    on_sqlite.open_shop()
+    (on_sqlite.directory / "empty.py").write_text(
+        "from penstock import App\napp = App()\n", "utf-8"
+    )
+    answer = on_sqlite.alone("worker", *arguments)
+    assert answer.status == 2
+    assert complaint in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_a_worker_on_postgres_without_tables_says_how_to_make_them(
+    on_postgres: CommandLine,
+) -> None:
+    on_postgres.open_shop()
+    answer = on_postgres.alone("worker", "shop:app", "--until-idle")
+    assert answer.status == 1
+    assert "penstock admin migrate" in answer.err
+    assert "Traceback" not in answer.err
+
+
+# --- several processes ----------------------------------------------------------------
+
+
+def test_several_processes_do_all_that_is_due_and_end(penstock: CommandLine) -> None:
+    penstock.open_shop()
+    for n in range(20):
+        penstock.enqueue("add", f'{{"a":{n},"b":1}}')
+    answer = penstock.alone("worker", "shop:app", "--processes", "2", "--until-idle")
+    assert answer.status == 0, answer.err
+    assert answer.err.count("a worker starts") == 2
+    assert penstock("status", "--json").json["states"]["completed"] == 20
+
+
+def test_a_worker_process_that_is_killed_is_replaced(on_sqlite: CommandLine) -> None:
+    on_sqlite.open_shop()
+    on_sqlite("admin", "migrate")
+    with working(on_sqlite, "--processes", "2") as process:
+        wait_until(lambda: len(pids(on_sqlite)) == 2)
+        first = pids(on_sqlite)
+        victim = min(first)
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: victim not in pids(on_sqlite) and len(pids(on_sqlite)) == 2)
+        now = pids(on_sqlite)
+        assert len(now & first) == 1
+        process.send_signal(signal.SIGTERM)
+        errors = told(process)
+    assert process.returncode == 0, errors
+    assert f"worker process {victim} was killed by SIGKILL" in errors
+    assert not any(is_alive(pid) for pid in now)
+    assert on_sqlite("workers", "--json").json == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of this death")
+def test_worker_processes_die_with_their_supervisor(on_sqlite: CommandLine) -> None:
+    on_sqlite.open_shop()
+    on_sqlite("admin", "migrate")
+    with working(on_sqlite, "--processes", "2") as process:
+        wait_until(lambda: len(pids(on_sqlite)) == 2)
+        children = pids(on_sqlite)
+        process.kill()
+        wait_until(lambda: not any(is_alive(pid) for pid in children))
+
+
+def test_the_second_signal_reaches_every_worker_process(on_sqlite: CommandLine) -> None:
+    on_sqlite.open_shop()
+    on_sqlite("admin", "migrate")
+    execution_id = on_sqlite.enqueue("nap", queue="slow")
+    with working(on_sqlite, "--processes", "2", "--grace", "10m") as process:
+        wait_until((on_sqlite.directory / "napping").exists)
+        process.send_signal(signal.SIGINT)
+        # The idle one ends at once; the other one waits for its task, for ten minutes.
+        wait_until(lambda: len(pids(on_sqlite)) == 1)
+        process.send_signal(signal.SIGINT)
+        errors = told(process)
+    assert process.returncode == 0, errors
+    assert on_sqlite("show", execution_id, "--json").json["state"] == "ready"
+
+
+# --- the supervisor by itself ---------------------------------------------------------
+
+
+def ending_with(*statuses: int) -> Callable[[], "subprocess.Popen[bytes]"]:
+    """Start processes that end at once: each with the next status, and then with the last."""
+    left = list(statuses)
+
+    def start() -> "subprocess.Popen[bytes]":
+        status = left.pop(0) if len(left) > 1 else left[0]
+        return subprocess.Popen(["/bin/sh", "-c", f"exit {status}"])
+
+    return start
+
+
+def test_a_process_that_was_used_wrongly_is_not_tried_again() -> None:
+    assert Supervisor(ending_with(2), processes=2).run() == 2
+
+
+def test_a_process_that_breaks_down_is_started_until_it_ends_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervising, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(supervising, "LOOK_EVERY", 0.001)
+    assert Supervisor(ending_with(1, 1, 70, 0), processes=1, until_idle=True).run() == 0
+
+
+def test_pauses_grow_while_a_process_dies_at_once_and_have_an_end() -> None:
+    pauses = [supervising._pause_after(deaths) for deaths in range(1, 20)]
+    assert pauses == sorted(pauses)
+    assert pauses[1] == 2 * pauses[0] > 0
+    assert pauses[-1] == supervising.LONGEST_PAUSE
+    assert supervising._pause_after(0) == 0

@@ -1,0 +1,37 @@
+"""What a SQLite store has its connections do: the statements, and the steps that they take."""
+
+import sqlite3
+
+import pytest
+
+from penstock.store.sqlite import connecting
+
+
+class Counter:
+    """Counts on every connection that is opened after `watch`."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+        self.steps = 0  # of SQLite's virtual machine: they grow with rows, not with noise
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        connect = connecting._connect
+
+        def watched(path: str, *, timeout: float) -> sqlite3.Connection:
+            connection = connect(path, timeout=timeout)
+            connection.set_trace_callback(self.statements.append)
+            connection.set_progress_handler(self._step, 1)
+            return connection
+
+        monkeypatch.setattr(connecting, "_connect", watched)
+
+    def _step(self) -> int:
+        self.steps += 1
+        return 0
+
+    def forget(self) -> None:
+        self.statements.clear()
+        self.steps = 0
+
+    def count(self, beginning: str) -> int:
+        return sum(statement.startswith(beginning) for statement in self.statements)

@@ -1,0 +1,173 @@
+"""The plans of SQLite at depth: 50,000 finished executions, a few live ones."""
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+
+import pytest
+
+from penstock.store.contract import Store
+from penstock.store.sql import Statement, load_statements
+from penstock.store.sqlite.migrating import PACKAGE
+from tests.contract.databases import SqliteDatabase
+from tests.contract.support import claim, worker
+from tests.performance.counting import Counter
+from tests.performance.filling import add_live, fill_finished, fill_ready, gather_statistics
+from tests.performance.living import live_through
+
+FEW, MANY = 500, 50_000
+DEEP = ("task_executions", "task_outbox", "execution_events")
+PLANNED = ("WITH", "SELECT", "INSERT", "UPDATE", "DELETE")
+MAY_SCAN = frozenset({"counts"})  # counts them all, and says so
+
+MakeSqlite = Callable[[], SqliteDatabase]
+Fill = Callable[[SqliteDatabase, int], None]
+
+
+def _no_statistics(database: SqliteDatabase, finished: int) -> None:
+    fill_finished(database, finished)
+
+
+def _statistics_of_empty_tables(database: SqliteDatabase, finished: int) -> None:
+    gather_statistics(database)
+    fill_finished(database, finished)
+
+
+def _statistics_of_live_rows(database: SqliteDatabase, finished: int) -> None:
+    with _open(database) as store:
+        add_live(store, database)
+    gather_statistics(database)
+    database.empty()
+    fill_finished(database, finished)
+
+
+def _statistics_up_to_date(database: SqliteDatabase, finished: int) -> None:
+    fill_finished(database, finished)
+    gather_statistics(database)
+
+
+@contextmanager
+def _open(database: SqliteDatabase) -> Iterator[Store]:
+    store = database.open()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        _no_statistics,
+        _statistics_of_empty_tables,
+        _statistics_of_live_rows,
+        _statistics_up_to_date,
+    ],
+    ids=lambda fill: fill.__name__.strip("_"),
+)
+def fill(request: pytest.FixtureRequest) -> Fill:
+    fill: Fill = request.param
+    return fill
+
+
+@pytest.fixture(scope="module")
+def deep(fill: Fill, make_sqlite: MakeSqlite) -> SqliteDatabase:
+    database = make_sqlite()
+    fill(database, MANY)
+    return database
+
+
+STATEMENTS = [
+    statement
+    for name, statement in load_statements(PACKAGE).items()
+    if statement.sql.startswith(PLANNED) and name not in MAY_SCAN
+]
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: statement.name)
+def test_no_statement_scans_a_table_that_grows(deep: SqliteDatabase, statement: Statement) -> None:
+    with closing(sqlite3.connect(deep.path)) as connection:
+        plan = connection.execute(
+            f"EXPLAIN QUERY PLAN {statement.sql}", dict.fromkeys(statement.parameters)
+        ).fetchall()
+
+    names = {
+        name
+        for table in DEEP
+        for alias in re.findall(rf"\b{table}\b(?: AS (\w+))?", statement.sql)
+        for name in (table, alias)
+        if name
+    }
+    scans = [
+        detail
+        for *_, detail in plan
+        for name in names
+        if re.match(rf"SCAN {name}\b(?! USING (COVERING )?INDEX task_executions_)", detail)
+    ]
+    assert scans == []
+
+
+def _steps_of_a_life(
+    database: SqliteDatabase, finished: int, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> int:
+    fill(database, finished)
+    counter = Counter()
+    with monkeypatch.context() as patch:
+        counter.watch(patch)
+        with _open(database) as store:
+            store.check_schema()
+            counter.forget()
+            live_through(store, database)
+    return counter.steps
+
+
+def test_the_work_for_a_few_live_tasks_does_not_grow_with_the_finished_ones(
+    fill: Fill, make_sqlite: MakeSqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = _steps_of_a_life(make_sqlite(), FEW, fill, monkeypatch)
+    many = _steps_of_a_life(make_sqlite(), MANY, fill, monkeypatch)
+
+    assert few > 100
+    assert many <= few * 1.02
+
+
+def test_a_sweep_reads_no_more_than_it_removes(
+    fill: Fill, make_sqlite: MakeSqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+    for finished in (FEW, MANY):
+        database = make_sqlite()
+        fill(database, finished)
+        counter = Counter()
+        with monkeypatch.context() as patch:
+            counter.watch(patch)
+            with _open(database) as store:
+                store.check_schema()
+                counter.forget()
+                swept = store.sweep(older_than=timedelta(days=-1), limit=100)
+        assert (swept.executions, swept.events) == (100, 100)
+        steps.append(counter.steps)
+
+    assert steps[1] <= steps[0] * 1.02
+
+
+def test_a_claim_reads_no_more_of_a_deep_outbox_than_it_takes(
+    make_sqlite: MakeSqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+    for ready in (FEW, MANY):
+        database = make_sqlite()
+        gather_statistics(database)
+        fill_ready(database, ready)
+        counter = Counter()
+        with monkeypatch.context() as patch:
+            counter.watch(patch)
+            with _open(database) as store:
+                worker(store)
+                counter.forget()
+                assert len(claim(store, limit=10)) == 10
+        steps.append(counter.steps)
+
+    assert steps[1] <= steps[0] * 1.02
