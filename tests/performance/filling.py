@@ -53,13 +53,10 @@ def fill_scheduled(database: Database, count: int) -> None:
 
 def fill_ready(database: Database, count: int, *, task: str = TASK) -> None:
     """Write executions that are ready, behind all that are in the outbox already."""
-    _fill(database, count, task, {"state": "'ready'"})
+    first = _fill(database, count, task, {"state": "'ready'"})
     database.query(
         "INSERT INTO task_outbox (task_execution_id, queue, priority, task) "
-        "SELECT id, queue, priority, task FROM task_executions AS ready "
-        "WHERE state = 'ready' AND NOT EXISTS ("
-        "    SELECT 1 FROM task_outbox WHERE task_execution_id = ready.id"
-        ") ORDER BY id"
+        f"SELECT id, queue, priority, task FROM task_executions WHERE id >= '{first}' ORDER BY id"
     )
 
 
@@ -90,8 +87,11 @@ def gather_statistics(database: Database) -> None:
         database.query(f"ANALYZE {table}")
 
 
-def _fill(database: Database, count: int, task: str, columns: Mapping[str, str]) -> None:
-    """Write executions with rising ids; `columns` are expressions of `n`, from 1 to `count`."""
+def _fill(database: Database, count: int, task: str, columns: Mapping[str, str]) -> str:
+    """Write executions with rising ids; return the lowest.
+
+    `columns` are expressions of `n`, which goes from 1 to `count`.
+    """
     prefix = new_id()[:24]
     if database.dialect == "sqlite":
         series = (
@@ -117,11 +117,10 @@ def _fill(database: Database, count: int, task: str, columns: Mapping[str, str])
         f"INSERT INTO task_executions ({', '.join(written)}) "
         f"SELECT {', '.join(written.values())} FROM {series} ORDER BY n"
     )
+    return f"{prefix}{1:012x}"
 
 
 def _literal(database: Database, moment: datetime) -> str:
     if database.dialect == "sqlite":
         return str(microseconds_at(moment))
     return f"'{moment.isoformat()}'::timestamptz"
-
-

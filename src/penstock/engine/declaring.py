@@ -13,9 +13,9 @@ from penstock.engine.requests import (
 )
 from penstock.engine.signatures import Colour
 from penstock.engine.tasks import Executor, Task, TaskFunction, TaskOptions
-from penstock.model.follow_ups import FollowUp, encode_follow_ups
 from penstock.model.durations import Duration
 from penstock.model.executions import DEFAULT_MAX_CRASHES, DEFAULT_QUEUE
+from penstock.model.follow_ups import FollowUp, encode_follow_ups
 from penstock.model.retry import DEFAULT_RETRY, Retry
 
 P = ParamSpec("P")

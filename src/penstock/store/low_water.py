@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from penstock.model.executions import Claimed
-
 RESCAN_EVERY = 0.25
 RESCAN_SHARE = 20  # a slow thorough scan may take a twentieth of the time, not more
 
@@ -46,22 +44,14 @@ class LowWater:
         ended = self._monotonic()
         self._thorough_until = ended + max(RESCAN_EVERY, RESCAN_SHARE * (ended - begun))
 
-    def lanes(self, queues: Sequence[str], *, suspects: bool) -> Iterator[list[tuple[Lane, int]]]:
-        """The lanes to scan, in order, each with its mark.
-
-        First all of them, but with one suspect lane at the most; then the other suspect
-        lanes, one at a time, for a call that has found no suspect yet.
-        """
+    def lanes(self, queues: Sequence[str], *, suspects: bool) -> list[tuple[Lane, int]]:
+        """The lanes to scan, in order, each with its mark; suspects first among their equals."""
         turn = {queue: place for place, queue in enumerate(queues)}
         wanted = sorted(
             (lane for lane in tuple(self._marks) if lane.queue in turn),
             key=lambda lane: (turn[lane.queue], -lane.priority, not lane.suspect),
         )
-        suspicious = [lane for lane in wanted if lane.suspect] if suspects else []
-        first = suspicious[:1]
-        yield [(lane, self._mark(lane)) for lane in wanted if not lane.suspect or lane in first]
-        for lane in suspicious[1:]:
-            yield [(lane, self._mark(lane))]
+        return [(lane, self._mark(lane)) for lane in wanted if suspects or not lane.suspect]
 
     def _mark(self, lane: Lane) -> int:
         return self._marks.get(lane, 0)  # another thread may just have begun anew
@@ -69,12 +59,6 @@ class LowWater:
     def found(self, lane: Lane, first: int) -> None:
         """Remember where a scan of this lane found its first row."""
         self._marks[lane] = first
-
-
-def order_of(queues: Sequence[str]) -> Callable[[Claimed], tuple[int, int, bool, int]]:
-    """The order in which a claim answers: as the lanes go, and by sequence within a lane."""
-    turn = {queue: place for place, queue in enumerate(queues)}
-    return lambda one: (turn[one.queue], -one.priority, not one.suspect, one.seq)
 
 
 class LowWaterMarks:

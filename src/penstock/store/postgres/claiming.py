@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.model.executions import Claimed, Lease
-from penstock.store.low_water import Lane, LowWater, order_of
+from penstock.store.low_water import Lane, LowWater
 from penstock.store.postgres.session import Session
+
+
+Lanes = list[tuple[Lane, int]]  # each with its low-water mark
 
 
 class Wanted(NamedTuple):
@@ -27,23 +30,31 @@ def claim(session: Session, wanted: Wanted, marks: LowWater) -> list[Claimed]:
 
 
 def _scan(session: Session, wanted: Wanted, marks: LowWater) -> list[Claimed]:
+    """One statement, unless several lanes have suspects: of those only one is handed out."""
     claimed: list[Claimed] = []
-    for lanes in marks.lanes(wanted.queues, suspects=wanted.suspects):
+    ahead = marks.lanes(wanted.queues, suspects=wanted.suspects)
+    while ahead and len(claimed) < wanted.limit:
+        lanes, ahead = _until_next_suspect(ahead)
         claimed += _claim_lanes(session, wanted, marks, lanes, wanted.limit - len(claimed))
-        if len(claimed) == wanted.limit or any(one.suspect for one in claimed):
-            break
-    return sorted(claimed, key=order_of(wanted.queues))
+        if any(one.suspect for one in claimed):
+            ahead = [(lane, mark) for lane, mark in ahead if not lane.suspect]
+    return claimed
+
+
+def _until_next_suspect(lanes: Lanes) -> tuple[Lanes, Lanes]:
+    """Split before the second lane of suspects: whether it has a turn depends on the first."""
+    suspicious = [place for place, (lane, _) in enumerate(lanes) if lane.suspect]
+    split = suspicious[1] if len(suspicious) > 1 else len(lanes)
+    return lanes[:split], lanes[split:]
 
 
 def _claim_lanes(
     session: Session,
     wanted: Wanted,
     marks: LowWater,
-    lanes: Sequence[tuple[Lane, int]],
+    lanes: Lanes,
     limit: int,
 ) -> list[Claimed]:
-    if not lanes:
-        return []
     rows = session.rows(
         "claim_ready",
         worker_id=wanted.worker_id,

@@ -1,0 +1,74 @@
+"""What a worker costs that has nothing to do."""
+
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from penstock import App
+from tests.support.servers import Server, private_server
+
+A_MINUTE = 60.0
+MOST_STATEMENTS_PER_SECOND = 0.7
+MOST_OF_A_CORE = 0.01
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with private_server() as server:
+        yield server
+
+
+def app_at(url: str) -> App:
+    app = App(url, migrate=True)
+
+    @app.task
+    def nothing() -> None:
+        pass
+
+    return app
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_an_idle_worker_sends_less_than_two_statements_in_three_seconds(server: Server) -> None:
+    app = app_at(server.url)
+    app.migrate()
+    app.close()
+    with server.log_of_statements() as seen:
+        begun = time.monotonic()
+        with app.worker():
+            time.sleep(A_MINUTE)
+        took = time.monotonic() - begun
+    app.close()
+
+    said = Counter(text.split()[0] for _, text in seen)
+    print(f"{len(seen)} statements in {took:.1f} s, {len(seen) / took:.2f} a second: {said}")
+    assert len(seen) > A_MINUTE / 3, "the log does not show even the heartbeats"
+    assert len(seen) / took < MOST_STATEMENTS_PER_SECOND, seen
+
+
+def share_of_a_core(url: str, seconds: float) -> float:
+    """Idle in this process for so long; return how much of a core it took meanwhile."""
+    app = app_at(url)
+    with app.worker():
+        time.sleep(3.0)  # what happens at the start is over
+        used, begun = time.process_time(), time.monotonic()
+        time.sleep(seconds)
+        share = (time.process_time() - used) / (time.monotonic() - begun)
+    app.close()
+    return share
+
+
+@pytest.mark.slow
+@pytest.mark.performance
+def test_an_idle_worker_on_sqlite_takes_less_than_a_hundredth_of_a_core(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'idle.db'}"
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        share = pool.submit(share_of_a_core, url, 20.0).result(60)
+    print(f"{share:.2%} of a core")
+    assert share < MOST_OF_A_CORE
