@@ -15,6 +15,28 @@ from tests.contract.databases import (
 
 MakeDatabase = Callable[[], Database]
 
+FIGURES = pytest.StashKey[dict[str, float]]()
+
+
+@pytest.fixture
+def note(request: pytest.FixtureRequest) -> Callable[[float], None]:
+    """Shows what a test has measured at the end of the run, whether it passed or not."""
+    figures = request.config.stash.setdefault(FIGURES, {})
+
+    def note(figure: float) -> None:
+        figures[request.node.name] = figure
+
+    return note
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if figures := config.stash.get(FIGURES, {}):
+        terminalreporter.section("measured")
+        for name, figure in figures.items():
+            terminalreporter.line(f"{figure:5.2f}  {name}")
+
 
 @pytest.fixture(scope="module")
 def make_postgres(postgres_url: str) -> Iterator[Callable[[], PostgresDatabase]]:

@@ -43,12 +43,11 @@ def _claim(store: Store) -> None:
 
 
 @pytest.fixture
-def slowdown_of_claims(record_property: Callable[[str, object], None]) -> Slowdown:
-    """Compares the claims of two databases; a report in JUnit's format has the figure."""
+def slowdown_of_claims(note: Callable[[float], None]) -> Slowdown:
 
     def compare(without: Database, with_: Database) -> float:
         measured = _slowdown_of_claims(without, with_)
-        record_property("slowdown", round(measured, 2))
+        note(measured)
         return measured
 
     return compare
