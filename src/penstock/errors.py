@@ -9,6 +9,7 @@ PenstockError
 │   ├── TaskFailed               it failed for good
 │   ├── TaskCancelled            somebody cancelled it
 │   └── TaskSkipped              its rule said that it should not run
+├── LeaseLost                    a running task that belongs to somebody else by now
 ├── NotBound                     a task that belongs to no App yet
 └── StoreError                   the database could not do what was asked
     ├── StoreUnavailable         no answer: the work may or may not have been done
@@ -133,6 +134,18 @@ class TaskSkipped(TaskNotCompleted):
     """The execution was skipped."""
 
     ended = "was skipped"
+
+
+class LeaseLost(PenstockError):
+    """The execution went to another worker, or was cancelled, while this one still ran it."""
+
+    def __init__(self, execution_id: str, *, doing: str) -> None:
+        self.execution_id = execution_id
+        self.doing = doing
+        super().__init__(
+            f"This worker has lost its lease on {execution_id}, so it cannot {doing}: another "
+            "worker runs it, or has run it. Roll back, and let this attempt end."
+        )
 
 
 class NotBound(PenstockError):

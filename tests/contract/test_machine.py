@@ -21,7 +21,7 @@ from penstock.errors import KeyTaken
 from penstock.model.executions import Claimed, NewExecution
 from penstock.model.outcomes import Outcome
 from penstock.model.states import SubState
-from penstock.model.workers import Beat, WorkerInfo
+from penstock.model.workers import Beat, Pulse, WorkerInfo
 from penstock.store.contract import Store
 from penstock.testing.clock import ManualClock
 from tests.contract.audit import complaints
@@ -184,7 +184,12 @@ class Machine(RuleBasedStateMachine):
     @rule(place=places)
     def heartbeat(self, place: int) -> None:
         worker_id = self.some(self.workers, place)
-        pulse = self.both(lambda store: store.heartbeat(worker_id))
+
+        def beat(store: Store) -> Pulse:
+            pulse = store.heartbeat(worker_id)
+            return replace(pulse, cancel_requested=tuple(sorted(pulse.cancel_requested)))
+
+        pulse = self.both(beat)
         assert pulse.alive == (worker_id in self.model.beats)
         if pulse.alive:
             self.model.beats[worker_id] += 1

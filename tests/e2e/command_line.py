@@ -22,10 +22,11 @@ from penstock.store.opening import open_store
 
 SHOP = """
 import logging
+import threading
 import time
 from pathlib import Path
 
-from penstock import App, Registry
+from penstock import App
 
 app = App()
 elsewhere = 42
@@ -41,6 +42,11 @@ def add(a: int, b: int) -> int:
 def nap() -> None:
     Path("napping").touch()
     time.sleep(600)
+
+
+@app.task
+def linger() -> None:
+    threading.Thread(target=time.sleep, args=[600]).start()
 
 
 @app.task(retry=None)

@@ -145,6 +145,18 @@ def test_a_worker_on_postgres_without_tables_says_how_to_make_them(
     assert "Traceback" not in answer.err
 
 
+def test_a_thread_that_a_task_left_behind_does_not_keep_the_process(
+    on_sqlite: CommandLine,
+) -> None:
+    on_sqlite.open_shop()
+    on_sqlite("admin", "migrate")
+    execution_id = on_sqlite.enqueue("linger")
+    answer = on_sqlite.alone("worker", "shop:app", "--until-idle")
+    assert answer.status == 0
+    assert answer.err.endswith("the worker has ended in good order\n")
+    assert on_sqlite("show", execution_id, "--json").json["state"] == "completed"
+
+
 # --- several processes ----------------------------------------------------------------
 
 
@@ -193,6 +205,7 @@ def test_the_second_signal_reaches_every_worker_process(on_sqlite: CommandLine) 
     on_sqlite("admin", "migrate")
     execution_id = on_sqlite.enqueue("nap", queue="slow")
     with working(on_sqlite, "--processes", "2", "--grace", "10m") as process:
+        wait_until(lambda: len(pids(on_sqlite)) == 2)
         wait_until((on_sqlite.directory / "napping").exists)
         process.send_signal(signal.SIGINT)
         # The idle one ends at once; the other one waits for its task, for ten minutes.

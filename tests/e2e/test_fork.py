@@ -101,7 +101,8 @@ def backend_of(app: App) -> int | None:
     if connections is None:
         return None
     (pid,) = connections.run(
-        "ask who answers", lambda connection: connection.execute("SELECT pg_backend_pid()").fetchone()
+        "ask who answers",
+        lambda connection: connection.execute("SELECT pg_backend_pid()").fetchone(),
     )
     return int(pid)
 

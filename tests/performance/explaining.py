@@ -1,11 +1,13 @@
-"""A PostgreSQL store that has every statement explained, as it runs it, before it runs it."""
+"""A PostgreSQL store that has every statement explained, where it runs, before it runs it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from psycopg import sql
 
 from penstock.store.postgres.connecting import Connection
+from penstock.store.postgres.session import Session
 from penstock.store.postgres.store import PostgresStore
 from penstock.store.scripts import Row
 from tests.contract.databases import PostgresDatabase
@@ -14,13 +16,22 @@ PLANNED = ("WITH", "SELECT", "INSERT", "UPDATE", "DELETE")
 
 
 class Step(NamedTuple):
-    """One node of a plan, after it ran: rows it looked at, blocks that it and those below touched."""
+    """One node of a plan, after it ran: the rows it looked at, and the blocks, those below too."""
 
     statement: str
     kind: str
     table: str | None
     rows: int
     blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class _ExplainingSession(Session):
+    explain: Callable[[Connection, str, Mapping[str, object]], None]
+
+    def rows(self, name: str, /, **parameters: object) -> list[Row]:
+        self.explain(self.connection, name, parameters)
+        return Session.rows(self, name, **parameters)
 
 
 class ExplainingStore(PostgresStore):
@@ -30,37 +41,39 @@ class ExplainingStore(PostgresStore):
     `force_generic_plan`, the plan of that day is the plan of every day.
     """
 
-    def __init__(self, database: PostgresDatabase, *, plan_cache_mode: str) -> None:
-        super().__init__(database.url, schema=database.schema)
+    def __init__(
+        self, database: PostgresDatabase, *, plan_cache_mode: str, url: str | None = None
+    ) -> None:
+        super().__init__(url or database.url, schema=database.schema)
         self.steps: list[Step] = []
         self._plan_cache_mode = plan_cache_mode
         self._prepared: set[tuple[int, str]] = set()
 
-    def _rows(self, connection: Connection, name: str, /, **parameters: object) -> list[Row]:
-        # Explained where it runs, under the locks of its transaction; then undone.
-        if self.statements[name].sql.startswith(PLANNED):
-            with connection.transaction(force_rollback=True):
-                self.steps += self._explain(connection, name, parameters)
-        return super()._rows(connection, name, **parameters)
-
-    def _explain(
-        self, connection: Connection, name: str, parameters: Mapping[str, object]
-    ) -> Iterator[Step]:
-        statement = self.statements[name]
-        prepared = f"explained_{name}"
-        if (connection.info.backend_pid, name) not in self._prepared:
-            self._prepared.add((connection.info.backend_pid, name))
-            connection.execute(f"PREPARE {prepared} AS {statement.dollar}".encode())
-        connection.execute(f"SET LOCAL plan_cache_mode = {self._plan_cache_mode}".encode())
-        values = [sql.Literal(parameters[parameter]) for parameter in statement.parameters]
-        call = sql.Identifier(prepared) + (
-            sql.SQL("({})").format(sql.SQL(", ").join(values)) if values else sql.SQL("")
+    def _on(self, connection: Connection) -> Session:
+        return _ExplainingSession(
+            connection, self.statements, self._now(), self._notify, self._explain
         )
-        row = connection.execute(
-            sql.SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {}").format(call)
-        ).fetchone()
+
+    def _explain(self, connection: Connection, name: str, parameters: Mapping[str, object]) -> None:
+        statement = self.statements[name]
+        if not statement.sql.startswith(PLANNED):
+            return
+        prepared = f"explained_{name}"
+        # Under the locks of the transaction that it is part of; then undone.
+        with connection.transaction(force_rollback=True):
+            if (connection.info.backend_pid, name) not in self._prepared:
+                self._prepared.add((connection.info.backend_pid, name))
+                connection.execute(f"PREPARE {prepared} AS {statement.dollar}".encode())
+            connection.execute(f"SET LOCAL plan_cache_mode = {self._plan_cache_mode}".encode())
+            values = [sql.Literal(parameters[parameter]) for parameter in statement.parameters]
+            given = sql.SQL("({})").format(sql.SQL(", ").join(values)) if values else sql.SQL("")
+            row = connection.execute(
+                sql.SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {}{}").format(
+                    sql.Identifier(prepared), given
+                )
+            ).fetchone()
         assert row is not None
-        return _steps(name, row[0][0]["Plan"])
+        self.steps += _steps(name, row[0][0]["Plan"])
 
 
 def _steps(statement: str, node: Mapping[str, Any]) -> Iterator[Step]:

@@ -23,7 +23,17 @@ COLUMNS = {
     "task_outbox": ("task_execution_id", "queue", "priority", "task"),
     "execution_events": ("root_id", "task_execution_id", "type", "data", "at"),
 }  # fmt: skip
-ROWS_IN_A_STATEMENT = 1000
+TYPES = {
+    "id": "uuid",
+    "root_id": "uuid",
+    "task_execution_id": "uuid",
+    "priority": "integer",
+    "max_crashes": "integer",
+    "serial_place": "bigint",
+    "run_at": "timestamptz",
+    "created_at": "timestamptz",
+    "at": "timestamptz",
+}  # on PostgreSQL, where they are not text
 
 
 class Rows(NamedTuple):
@@ -85,12 +95,12 @@ class _PostgresInserter:
         self._connection = connection
 
     def many(self, rows: Rows) -> None:
+        # A parameter per column, not per value: twice as quick as long lists of VALUES.
         for (table, columns), lines in zip(COLUMNS.items(), rows, strict=True):
-            for start in range(0, len(lines), ROWS_IN_A_STATEMENT):
-                some = lines[start : start + ROWS_IN_A_STATEMENT]
-                statement = _insert(table, columns, "%s", rows=len(some))
-                values = [value for line in some for value in line]
-                self._connection.execute(statement.encode(), values)
+            arrays = ", ".join(f"%s::{TYPES.get(column, 'text')}[]" for column in columns)
+            statement = f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM unnest({arrays})"
+            values = [list(column) for column in zip(*lines, strict=True)]
+            self._connection.execute(statement.encode(), values)
         self._connection.commit()
 
     def one(self, rows: Rows) -> None:
@@ -100,9 +110,9 @@ class _PostgresInserter:
         self._connection.commit()
 
 
-def _insert(table: str, columns: Sequence[str], parameter: str, *, rows: int = 1) -> str:
-    row = f"({', '.join([parameter] * len(columns))})"
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {', '.join([row] * rows)}"
+def _insert(table: str, columns: Sequence[str], parameter: str) -> str:
+    values = ", ".join([parameter] * len(columns))
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"
 
 
 @contextmanager

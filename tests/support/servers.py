@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import psycopg
@@ -25,11 +25,20 @@ Row = tuple[Any, ...]
 Mode = Literal["smart", "fast", "immediate"]
 
 OURS = "penstock-test"  # how the test's own connections are named, so that they can be left out
+LISTENER = "penstock listener"
 
 # What the simple protocol and the extended one make of a statement in the log.
 _STATEMENT = re.compile(
     r"^(?P<client>[^|]*)\|LOG:  (?:statement|execute [^:]*): (?P<text>.*)$", re.MULTILINE
 )
+
+
+class Client(NamedTuple):
+    """What the server says about one connection."""
+
+    name: str
+    state: str
+    in_transaction: bool
 
 
 class Server:
@@ -102,40 +111,36 @@ class Server:
 
     # --- what its clients say ---------------------------------------------------------
 
-    @contextmanager
-    def log_of_statements(self) -> Iterator[list[tuple[str, str]]]:
-        """Fill a list with (client, statement) for all that others ran during the block."""
+    def log_statements(self) -> None:
+        """Write every statement to the log from now on. Restarts the server."""
         self.restart("fast")  # so that the log is the file that we know
         self.configure({"log_statement": "all"})
-        self._wait_until_logging()
-        begin = self._log.stat().st_size
-        seen: list[tuple[str, str]] = []
-        yield seen
-        with self._log.open(encoding="utf-8", errors="replace") as log:
-            log.seek(begin)
-            seen += [
-                (found["client"], found["text"])
-                for found in _STATEMENT.finditer(log.read())
-                if found["client"] != OURS
-            ]
-        self.configure({"log_statement": "none"})
-
-    def _wait_until_logging(self) -> None:
         # Each process of the server reads its new configuration when it comes to it.
         while self.query("SHOW log_statement") != [("all",)]:
             time.sleep(0.01)
 
+    def end_of_log(self) -> int:
+        return self._log.stat().st_size
+
+    def statements_since(self, place: int) -> list[str]:
+        """All statements of others behind this place of the log, in order."""
+        with self._log.open(encoding="utf-8", errors="replace") as log:
+            log.seek(place)
+            found = _STATEMENT.finditer(log.read())
+        return [one["text"] for one in found if one["client"] != OURS]
+
     # --- what its clients do ----------------------------------------------------------
 
-    def clients(self) -> list[tuple[str, str, bool]]:
-        """Name, state and whether in a transaction, for every connection but the test's own."""
-        return [
-            (name, state, in_transaction)
-            for name, state, in_transaction in self.query(
-                "SELECT application_name, state, xact_start IS NOT NULL FROM pg_stat_activity "
-                f"WHERE backend_type = 'client backend' AND application_name <> '{OURS}'"
-            )
-        ]
+    def clients(self) -> list[Client]:
+        """Every connection but the test's own."""
+        rows = self.query(
+            "SELECT application_name, state, xact_start IS NOT NULL FROM pg_stat_activity "
+            f"WHERE backend_type = 'client backend' AND application_name <> '{OURS}'"
+        )
+        return [Client(*row) for row in rows]
+
+    def listeners(self) -> int:
+        return sum(client.name == LISTENER for client in self.clients())
 
     def terminate(self, application_name: str) -> int:
         """End the connections of this name, as an administrator would; return how many."""

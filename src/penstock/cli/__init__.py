@@ -5,6 +5,7 @@ they need it, and `--help` should appear at once.
 """
 
 import sys
+from io import TextIOWrapper
 from typing import IO, Any
 
 import click
@@ -106,6 +107,6 @@ def main() -> None:
     """Run the command that `sys.argv` asks for, and exit."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character must not keep the rest from being read.
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     commands(prog_name="penstock")

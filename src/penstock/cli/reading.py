@@ -213,8 +213,12 @@ def details(event: Event) -> str:
                 told.append(f"{kind}: {message}")
             case "lost_worker", _:
                 told.append(f"worker {value} was lost")
-            case "started", bool():
-                told.append("it had started" if value else "it had not started")
+            case "started", False:
+                told.append("it had not started")
+            case ("started", True) | ("crashes", 0):
+                pass  # what the number of crashes says, or the line above
+            case "crashes", _:
+                told.append(f"crash {value}")
             case "delay", _:
                 told.append(f"again in {value} s")
             case "reason", _:

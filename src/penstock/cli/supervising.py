@@ -102,7 +102,8 @@ class Supervisor:
         post.process = None
         if self._stopping or (self._until_idle and code == 0):
             post.closed = True
-            if code not in {0, -signal.SIGTERM, -signal.SIGINT}:
+            # Killed by it: told to stop before it had anything to give back.
+            if code not in {0, -signal.SIGTERM}:
                 self._exit_status = self._exit_status or 1
                 log.error("worker process %d %s", process.pid, _how(code))
             return
@@ -110,7 +111,7 @@ class Supervisor:
             # It has said why, and no other try will go better.
             post.closed = True
             self._exit_status = USED_WRONGLY
-            self._stop(signal.SIGTERM)
+            self._stop()
             return
         lived = time.monotonic() - post.started_at
         post.quick_deaths = 0 if lived >= HEALTHY_AFTER else post.quick_deaths + 1
@@ -124,16 +125,17 @@ class Supervisor:
             pause,
         )
 
-    def _stop(self, number: int) -> None:
+    def _stop(self) -> None:
+        """Pass a signal on, always as SIGTERM: Python takes SIGINT for an error until we listen."""
         self._stopping = True
         for post in self._posts:
             if post.process is not None:
-                post.process.send_signal(number)
+                post.process.terminate()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        def received(number: int, _frame: FrameType | None) -> None:
-            self._stop(number)
+        def received(_number: int, _frame: FrameType | None) -> None:
+            self._stop()
             self._heard.set()
 
         numbers = (signal.SIGTERM, signal.SIGINT)

@@ -66,6 +66,11 @@ class Attempt:
         return self.claimed.lease.execution_id
 
     @property
+    def on_last_chance(self) -> bool:
+        """Whether one more crash would be its last, be it to blame or only beside the culprit."""
+        return self.claimed.suspect and self.claimed.crashes + 1 >= self.task.options.max_crashes
+
+    @property
     def started_at(self) -> datetime:
         """When the handler began, by the database's clock."""
         return self.claimed.claimed_at + timedelta(seconds=self.begun_at - self.received_at)

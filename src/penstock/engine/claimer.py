@@ -3,7 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from penstock.engine.attempts import AnyTask, Attempt
 from penstock.engine.outages import Outage
@@ -11,6 +12,7 @@ from penstock.engine.runner import Runner
 from penstock.engine.settler import Settler
 from penstock.errors import StoreUnavailable
 from penstock.model.executions import Claimed, Lease
+from penstock.model.outcomes import Released
 from penstock.store.contract import Store
 
 log = logging.getLogger("penstock.worker")
@@ -19,6 +21,8 @@ MOST_AT_ONCE = 500
 MOST_UNSETTLED = 2_000
 STOCK_AGE = 0.1  # what has waited here for so long is better off with another worker
 RECONCILE_EVERY = 30.0
+
+T = TypeVar("T")
 
 
 class Claimer:
@@ -45,13 +49,15 @@ class Claimer:
         self._held = held
         self._poll = poll
         self._turn = 0
+        self._wants_quiet = False  # a suspect on its last chance waits for the others to end
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._may_have_more = False
         self._reconcile_at = time.monotonic() + RECONCILE_EVERY
         self._outage = Outage("claim tasks")
         self.last_turn = time.monotonic()
-        self.found_nothing = threading.Event()
+        self._asked = 0
+        self._answered = 0
         runner.wants_more = self.more_room
 
     def wake(self) -> None:
@@ -63,6 +69,15 @@ class Claimer:
         """A slot is free: worth a look only if the last claim left something behind."""
         if self._may_have_more:
             self._wake.set()
+
+    def look_again(self) -> int:
+        """Ask for a look that begins from now on; `found_nothing_since` answers."""
+        self._asked += 1
+        self.wake()
+        return self._asked
+
+    def found_nothing_since(self, asked: int) -> bool:
+        return self._answered >= asked
 
     def stop(self) -> None:
         self._stop.set()
@@ -98,61 +113,90 @@ class Claimer:
         room = min(self._runner.room, MOST_AT_ONCE, MOST_UNSETTLED - self._settler.backlog)
         if room <= 0:
             return False
-        asked, got = 0, 0
-        for tasks, limit in self._groups(room):
-            asked += limit
-            got += self._claim(tasks, limit)
-        self._may_have_more = got > 0 and got >= asked
+        asked = self._asked
+        self._turn += 1
+        got, more, held_back = 0, False, False
+        for tasks, most in _in_turn(self._groups(room), self._turn):
+            limit = min(most, room - got)
+            if limit <= 0:
+                held_back = True
+                continue
+            suspects = self._takes_suspects()
+            claimed = self._claim(tasks, limit, suspects=suspects)
+            got += len(claimed)
+            # Of suspects there is never more than one in an answer, however many are left.
+            more = more or len(claimed) == limit or any(one.suspect for one in claimed)
+            held_back = held_back or not suspects
+        self._may_have_more = more or held_back
         if got == 0:
-            self.found_nothing.set()
-        return self._may_have_more
+            self._answered = asked
+        return more
 
     def _groups(self, room: int) -> list[tuple[list[str], int]]:
-        """Tasks that are limited to some running at a time are claimed one by one."""
-        known = self._tasks()
-        limited = {
-            name: task.options.max_running
-            for name, task in known.items()
-            if task.options.max_running is not None
-        }
-        free = [name for name in known if name not in limited]
-        groups = [(free, room)] if free else []
-        for name, most in limited.items():
-            left = min(room, most - self._runner.running_of(known[name].name))
-            if left > 0:
-                groups.append(([name], left))
-        return groups
+        """Names of tasks, and how many of them may be claimed.
 
-    def _claim(self, tasks: list[str], limit: int) -> int:
-        worker_id = self._worker_id()
+        Tasks of which fewer may run than there is room for are claimed by themselves; all
+        others together, so that they keep their order.
+        """
+        known = self._tasks()
+        names: dict[str, list[str]] = {}
+        for name, task in known.items():
+            names.setdefault(task.name, []).append(name)
+        together: list[str] = []
+        groups = [(together, room)]
+        for task_name, all_names in names.items():
+            most = known[task_name].options.max_running
+            left = room if most is None else most - self._runner.running_of(task_name)
+            if left >= room:
+                together += all_names
+            else:
+                groups.append((all_names, left))
+        return groups if together else groups[1:]
+
+    def _takes_suspects(self) -> bool:
+        """Whether to ask for a task that was running when a worker died.
+
+        Such tasks may run beside each other while they have a crash to spare. On its last
+        chance a task has no other suspect beside it: what ends it then is its own doing.
+        """
+        self._wants_quiet = self._wants_quiet and self._runner.runs_suspect
+        return self._runner.takes_suspects and not self._wants_quiet
+
+    def _claim(self, tasks: list[str], limit: int, *, suspects: bool) -> list[Claimed]:
+        queues = _in_turn(list(self._queues()), self._turn)
         claimed = self._store.claim(
-            worker_id,
-            queues=self._queues_in_turn(),
-            tasks=tasks,
-            limit=limit,
-            suspects=not self._runner.runs_suspect,
+            self._worker_id(), queues=queues, tasks=tasks, limit=limit, suspects=suspects
         )
         if claimed:
-            self.found_nothing.clear()
             self._hand_over(claimed)
-        return len(claimed)
-
-    def _queues_in_turn(self) -> list[str]:
-        queues = list(self._queues())
-        self._turn += 1
-        first = self._turn % max(1, len(queues))
-        return queues[first:] + queues[:first]
+        return claimed
 
     def _hand_over(self, claimed: Sequence[Claimed]) -> None:
-        self._held.update(one.lease for one in claimed)
         known, now = self._tasks(), time.monotonic()
         attempts = [Attempt(one, known[one.task], now) for one in claimed]
-        for attempt in attempts:
-            if attempt.claimed.suspect:
-                # Known before the handler begins: if it takes the process down, it is charged.
-                self._store.start([attempt.claimed.lease])
+        suspects = [attempt for attempt in attempts if attempt.claimed.suspect]
+        others = [attempt for attempt in attempts if not attempt.claimed.suspect]
+        # Nothing is held before all is known: what a lost reply leaves behind is reconciled.
+        taken = [*self._begun(suspects), *others]
+        self._held.update(attempt.claimed.lease for attempt in taken)
+        self._runner.take(taken)
+
+    def _begun(self, suspects: Sequence[Attempt]) -> Iterator[Attempt]:
+        """Those that may begin, and are known to: if one takes the process down, it is charged."""
+        for attempt in suspects:
+            lease = attempt.claimed.lease
+            if attempt.on_last_chance and self._runner.runs_suspect:
+                self._wants_quiet = True
+                self._settler.put(
+                    Released(
+                        lease=lease,
+                        serial=attempt.claimed.serial,
+                        reason="other suspects run here",
+                    )
+                )
+            elif not self._store.start([lease]):
                 attempt.start_told = True
-        self._runner.take(attempts)
+                yield attempt
 
     def _reconcile_when_due(self) -> None:
         if time.monotonic() < self._reconcile_at:
@@ -160,3 +204,9 @@ class Claimer:
         self._reconcile_at = time.monotonic() + RECONCILE_EVERY
         for lease in self._store.reconcile(self._worker_id(), tuple(self._held)):
             log.warning("the lease on %s went to another worker", lease.execution_id)
+
+
+def _in_turn(all_of_them: list[T], turn: int) -> list[T]:
+    """The same, but another one comes first each time."""
+    first = turn % max(1, len(all_of_them))
+    return all_of_them[first:] + all_of_them[:first]

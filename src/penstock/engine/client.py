@@ -194,6 +194,7 @@ def _first_snapshot(new: NewExecution, answer: Created) -> Snapshot:
         run_at=run_at,
         result=None,
         error=None,
+        progress=None,
         created_at=asked_at,
         claimed_at=None,
         started_at=None,

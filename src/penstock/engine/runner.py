@@ -20,6 +20,7 @@ from penstock.engine.processes import ChildDied, Processes
 from penstock.engine.settler import Settler
 from penstock.engine.slots import SlotPool
 from penstock.engine.threads import Threads
+from penstock.model.executions import Lease
 from penstock.model.outcomes import Outcome, Released
 
 log = logging.getLogger("penstock.worker")
@@ -34,7 +35,8 @@ class Runner:
 
     def __init__(self, slots: int, *, loop: asyncio.AbstractEventLoop, settler: Settler) -> None:
         self.slots = SlotPool(slots, when_free=self._begin_more)
-        self.running: dict[str, Attempt] = {}
+        # By lease: a task that was taken from us may come back while its old attempt goes on.
+        self.running: dict[Lease, Attempt] = {}
         self._stock: deque[Attempt] = deque()
         self._lock = threading.RLock()
         self._loop = loop
@@ -77,9 +79,17 @@ class Runner:
 
     @property
     def runs_suspect(self) -> bool:
+        return any(attempt.claimed.suspect for attempt in self._in_hand())
+
+    @property
+    def takes_suspects(self) -> bool:
+        """Whether a suspect could begin at once, beside what runs here."""
+        last_chance = any(attempt.on_last_chance for attempt in self._in_hand())
+        return self.slots.free > 0 and not last_chance
+
+    def _in_hand(self) -> tuple[Attempt, ...]:
         with self._lock:
-            attempts = (*self._stock, *self.running.values())
-            return any(attempt.claimed.suspect for attempt in attempts)
+            return (*self._stock, *self.running.values())
 
     # --- beginning --------------------------------------------------------------------
 
@@ -95,7 +105,7 @@ class Runner:
             while self._stock and (slot := self.slots.take()) is not None:
                 attempt = self._stock.popleft()
                 attempt.slot = slot
-                self.running[attempt.id] = attempt
+                self.running[attempt.claimed.lease] = attempt
                 if attempt.task.options.executor == "loop":
                     for_loop.append(attempt)
                 else:
@@ -207,7 +217,7 @@ class Runner:
             if attempt.ended:
                 return  # its time was up before it came to an end by itself
             attempt.ended = True
-            self.running.pop(attempt.id, None)
+            self.running.pop(attempt.claimed.lease, None)
         took = time.monotonic() - attempt.begun_at
         self._usual_duration += _SMOOTHING * (max(took, 1e-5) - self._usual_duration)
         self._settler.put(outcome)
@@ -218,9 +228,9 @@ class Runner:
 
     def cancel(self, execution_ids: Sequence[str]) -> None:
         """Ask these to stop, those that can be stopped from outside at once."""
-        for execution_id in execution_ids:
-            attempt = self.running.get(execution_id)
-            if attempt is not None and not attempt.cancelled:
+        asked = set(execution_ids)
+        for attempt in tuple(self.running.values()):
+            if attempt.id in asked and not attempt.cancelled:
                 attempt.cancelled = True
                 if attempt.interrupt is not None:
                     attempt.interrupt()

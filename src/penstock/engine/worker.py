@@ -26,8 +26,8 @@ from penstock.errors import StoreError
 from penstock.model.executions import Lease
 from penstock.model.ids import new_id
 from penstock.model.outcomes import Outcome, Released
-from penstock.model.workers import Beat, WorkerInfo
 from penstock.model.wakeups import WakeUp
+from penstock.model.workers import Beat, WorkerInfo
 from penstock.store.contract import Store
 
 log = logging.getLogger("penstock.worker")
@@ -224,10 +224,9 @@ class Worker:
             self._maintenance.promote_all()
             self._store.propagate()
             # What has just been settled may have released others: ask once more.
-            self._claimer.found_nothing.clear()
-            self._claimer.wake()
-            while not self._claimer.found_nothing.wait(0.05):
-                if self._stopping.is_set() or not self._runner.idle:
+            asked = self._claimer.look_again()
+            while not self._claimer.found_nothing_since(asked):
+                if self._stopping.wait(0.002) or not self._runner.idle:
                     break
             else:
                 if self._runner.idle and self._settler.idle:

@@ -90,6 +90,7 @@ class Snapshot:
     run_at: datetime | None  # as asked for, or as the last retry put it
     result: str | None
     error: str | None
+    progress: str | None
     created_at: datetime
     claimed_at: datetime | None
     started_at: datetime | None
@@ -119,6 +120,7 @@ class Swept(NamedTuple):
 
 
 CancelAnswer = Literal["cancelled", "requested", "finished", "unknown"]
+Whereabouts = Literal["settled", "open", "undone", "lost"]
 RerunAnswer = Literal["rerun", "live", "unknown"]
 
 

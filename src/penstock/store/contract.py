@@ -22,6 +22,7 @@ from penstock.model.executions import (
     Snapshot,
     Swept,
     Waiting,
+    Whereabouts,
 )
 from penstock.model.outcomes import Outcome
 from penstock.model.states import State
@@ -160,6 +161,48 @@ class Store(Protocol):
 
     def distributor(self, queues: Callable[[], Sequence[str]]) -> WorkDistributor:
         """Who tells a worker of these queues that there may be work."""
+        ...
+
+    # --- from inside a task -----------------------------------------------------------
+
+    def complete_on(
+        self, connection: object, lease: Lease, *, result: str, started_at: datetime | None
+    ) -> None:
+        """Complete an execution in the transaction of the handler's own connection.
+
+        Effect and completion commit together, or neither does. Locks nothing but the
+        execution's own row: what depends on its end is released after the commit.
+
+        Raises:
+            LeaseLost: somebody else has it; the caller must roll back.
+            ConnectionRefused: as in `create_on`.
+        """
+        ...
+
+    async def acomplete_on(
+        self, connection: object, lease: Lease, *, result: str, started_at: datetime | None
+    ) -> None: ...
+
+    def once_on(self, connection: object, lease: Lease, name: str) -> bool:
+        """True exactly once for this execution and name: in the transaction that commits it.
+
+        Raises:
+            LeaseLost, ConnectionRefused: as in `complete_on`.
+        """
+        ...
+
+    async def aonce_on(self, connection: object, lease: Lease, name: str) -> bool: ...
+
+    def read_back(self, leases: Sequence[Lease]) -> list[Whereabouts]:
+        """What became of completions in handlers' own transactions; never waits for one.
+
+        "settled": committed. "open": not decided yet. "undone": rolled back, the lease is
+        still held. "lost": it went to somebody else.
+        """
+        ...
+
+    def progress(self, lease: Lease, progress: str) -> bool:
+        """Show how far a running task is (JSON text); False if the lease is lost. No event."""
         ...
 
     # --- workers ----------------------------------------------------------------------

@@ -55,10 +55,11 @@ def decode_snapshot(row: Sequence[Any], moment: Callable[[Any], datetime] = _as_
         run_at=at(18),
         result=row[19],
         error=row[20],
-        created_at=moment(row[21]),
-        claimed_at=at(22),
-        started_at=at(23),
-        finished_at=at(24),
+        progress=row[21],
+        created_at=moment(row[22]),
+        claimed_at=at(23),
+        started_at=at(24),
+        finished_at=at(25),
     )
 
 

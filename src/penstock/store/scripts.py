@@ -5,6 +5,7 @@ connection, on an async one, and inside a store's own transaction: no twins.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from penstock.store.sql import Statement
@@ -50,3 +51,20 @@ async def arun(script: Script[T], execute: Callable[[Step], Awaitable[list[Row]]
                 step = script.send(rows)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+
+
+def undone_on_error(statements: Mapping[str, Statement], script: Script[T]) -> Script[T]:
+    """Run a script in somebody's transaction so that an error leaves nothing of it behind."""
+    yield Step(statements["create_savepoint"], {})
+    try:
+        result = yield from script
+    except GeneratorExit:
+        raise
+    except BaseException:
+        # Without a transaction there is nothing to undo: the error has ended it.
+        with suppress(Exception):
+            yield Step(statements["create_undo"], {})
+            yield Step(statements["create_release"], {})
+        raise
+    yield Step(statements["create_release"], {})
+    return result

@@ -7,7 +7,6 @@ from penstock.model.executions import Claimed, Lease
 from penstock.store.low_water import Lane, LowWater
 from penstock.store.postgres.session import Session
 
-
 Lanes = list[tuple[Lane, int]]  # each with its low-water mark
 
 

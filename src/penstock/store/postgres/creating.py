@@ -1,13 +1,12 @@
 """Creating executions on PostgreSQL: the same script on our connections and on a caller's."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 
 from penstock.model.executions import Created, NewExecution
 from penstock.model.states import State
 from penstock.store.batches import encode_new, encode_strings
-from penstock.store.scripts import Script, Step
+from penstock.store.scripts import Script, Step, undone_on_error
 from penstock.store.sql import Statement
 
 
@@ -26,17 +25,8 @@ def create(
     several = len(executions) > 1 and any(new.key is not None for new in executions)
     if not several and all(new.serial is None for new in executions):
         return (yield from _write(statements, executions, now=now, notify=notify))
-    yield Step(statements["create_savepoint"], {})
-    try:
-        created = yield from _write(statements, executions, now=now, notify=notify)
-    except GeneratorExit:
-        raise
-    except BaseException:
-        with suppress(Exception):  # a broken connection has undone it already
-            yield Step(statements["create_undo"], {})
-        raise
-    yield Step(statements["create_release"], {})
-    return created
+    script = _write(statements, executions, now=now, notify=notify)
+    return (yield from undone_on_error(statements, script))
 
 
 def _write(

@@ -127,6 +127,8 @@ WITH moment AS MATERIALIZED (
     DELETE FROM penstock.execution_events
     WHERE root_id = ANY (ARRAY(SELECT root_id FROM finished WHERE root_id = id))
     RETURNING 1
+), settled AS (
+    DELETE FROM penstock.once_ledger WHERE task_execution_id = ANY (ARRAY(SELECT id FROM finished))
 ), swept AS (
     DELETE FROM penstock.task_executions
     WHERE id = ANY (ARRAY(SELECT id FROM finished))

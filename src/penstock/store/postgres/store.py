@@ -25,6 +25,7 @@ from penstock.model.executions import (
     Snapshot,
     Swept,
     Waiting,
+    Whereabouts,
 )
 from penstock.model.outcomes import Outcome, Released
 from penstock.model.states import State, SubState
@@ -45,7 +46,8 @@ from penstock.store.decoding import (
 )
 from penstock.store.low_water import LowWaterMarks
 from penstock.store.migrations import Applied, check_compatible
-from penstock.store.postgres import claiming, maintaining, migrating, people, settling
+from penstock.store.on_callers import OnCallers
+from penstock.store.postgres import claiming, completing, maintaining, migrating, people, settling
 from penstock.store.postgres.connecting import Connection, Connections
 from penstock.store.postgres.creating import create
 from penstock.store.postgres.session import Session
@@ -57,7 +59,7 @@ from penstock.store.sql import load_statements
 T = TypeVar("T")
 
 
-class PostgresStore:
+class PostgresStore(OnCallers):
     """Keeps executions in the tables of one schema of a PostgreSQL database."""
 
     def __init__(
@@ -118,20 +120,42 @@ class PostgresStore:
 
         return self._run("enqueue", write)
 
-    def create_on(
-        self, connection: object, executions: Sequence[NewExecution], *, notify: bool = True
-    ) -> list[Created]:
-        return self._callers.run(connection, self._creating(executions, notify=notify))
-
-    async def acreate_on(
-        self, connection: object, executions: Sequence[NewExecution], *, notify: bool = True
-    ) -> list[Created]:
-        return await self._callers.arun(connection, self._creating(executions, notify=notify))
-
     def _creating(
         self, executions: Sequence[NewExecution], *, notify: bool
     ) -> Script[list[Created]]:
         return create(self.statements, executions, now=self._now(), notify=notify and self._notify)
+
+    def _completing(
+        self, lease: Lease, *, result: str, started_at: datetime | None
+    ) -> Script[None]:
+        return completing.complete(
+            self.statements,
+            lease,
+            result=result,
+            started_at=started_at,
+            now=self._now(),
+            notify=self._notify,
+        )
+
+    def _doing_once(self, lease: Lease, name: str) -> Script[bool]:
+        return completing.once(self.statements, lease, name, now=self._now())
+
+    def read_back(self, leases: Sequence[Lease]) -> list[Whereabouts]:
+        return self._run(
+            "read completions back", lambda session: completing.read_back(session, leases)
+        )
+
+    def progress(self, lease: Lease, progress: str) -> bool:
+        return bool(
+            self._rows(
+                "show progress",
+                "progress",
+                id=lease.execution_id,
+                fence=lease.fence,
+                worker_id=lease.worker_id,
+                progress=progress,
+            )
+        )
 
     def claim(
         self,

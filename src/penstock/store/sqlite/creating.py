@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from penstock.store.batches import (
     moment_at,
 )
 from penstock.store.follow_ups import following
-from penstock.store.scripts import Script, Step
+from penstock.store.scripts import Script, Step, undone_on_error
 from penstock.store.sql import Statement
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, encode_list
 
@@ -49,19 +48,8 @@ def create(
 
     All or none: an error leaves the transaction as it was, and usable.
     """
-    yield Step(statements["create_savepoint"], {})
-    try:
-        created = yield from write_executions(statements, executions, now=moment_now(now))
-    except GeneratorExit:
-        raise
-    except BaseException:
-        # Without a transaction there is nothing to undo: the error has ended it.
-        with suppress(Exception):
-            yield Step(statements["create_undo"], {})
-            yield Step(statements["create_release"], {})
-        raise
-    yield Step(statements["create_release"], {})
-    return created
+    script = write_executions(statements, executions, now=moment_now(now))
+    return (yield from undone_on_error(statements, script))
 
 
 def write_executions(

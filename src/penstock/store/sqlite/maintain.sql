@@ -86,3 +86,6 @@ DELETE FROM task_executions WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: changed_rows
 SELECT changes();
+
+-- name: sweep_once_ledger
+DELETE FROM once_ledger WHERE task_execution_id IN (SELECT value FROM json_each(:ids));

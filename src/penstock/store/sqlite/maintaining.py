@@ -121,5 +121,6 @@ def sweep(
     roots = [id_ for id_, root_id in finished if id_ == root_id]
     transaction.rows("sweep_events", roots=encode_strings(roots))
     ((events,),) = transaction.rows("changed_rows")
+    transaction.rows("sweep_once_ledger", ids=encode_strings(ids))
     transaction.rows("sweep", ids=encode_strings(ids))
     return Swept(len(ids), events, ids[-1] if len(ids) == limit else None)

@@ -25,6 +25,7 @@ from penstock.model.executions import (
     Snapshot,
     Swept,
     Waiting,
+    Whereabouts,
 )
 from penstock.model.outcomes import Outcome, Released
 from penstock.model.states import State, SubState
@@ -43,10 +44,11 @@ from penstock.store.decoding import (
     rerun_answer,
 )
 from penstock.store.migrations import Applied, check_compatible, missing
+from penstock.store.on_callers import OnCallers
 from penstock.store.scripts import Row, Script, run
 from penstock.store.settling import settle_each
 from penstock.store.sql import load_statements
-from penstock.store.sqlite import claiming, maintaining, migrating, people, settling
+from penstock.store.sqlite import claiming, completing, maintaining, migrating, people, settling
 from penstock.store.sqlite.creating import create, moment_now, write_executions
 from penstock.store.sqlite.sharing import SharedFile
 from penstock.store.sqlite.transaction import Transaction
@@ -57,7 +59,7 @@ T = TypeVar("T")
 _NEVER = -1
 
 
-class SqliteStore:
+class SqliteStore(OnCallers):
     """Keeps executions in the tables of one SQLite file, or in memory (`:memory:`)."""
 
     def __init__(
@@ -124,21 +126,44 @@ class SqliteStore:
         self._file.tell_of_work()
         return created
 
-    def create_on(
-        self, connection: object, executions: Sequence[NewExecution], *, notify: bool = True
-    ) -> list[Created]:
-        return self._callers.run(connection, self._creating(executions, notify=notify))
-
-    async def acreate_on(
-        self, connection: object, executions: Sequence[NewExecution], *, notify: bool = True
-    ) -> list[Created]:
-        return await self._callers.arun(connection, self._creating(executions, notify=notify))
-
     def _creating(
         self, executions: Sequence[NewExecution], *, notify: bool
     ) -> Script[list[Created]]:
-        now = None if self._clock is None else self._clock.now()
-        return create(self.statements, executions, now=now, notify=notify)
+        return create(self.statements, executions, now=self._given_now(), notify=notify)
+
+    def _completing(
+        self, lease: Lease, *, result: str, started_at: datetime | None
+    ) -> Script[None]:
+        return completing.complete(
+            self.statements,
+            lease,
+            result=result,
+            started_at=started_at,
+            now=self._given_now(),
+            notify=True,
+        )
+
+    def _doing_once(self, lease: Lease, name: str) -> Script[bool]:
+        return completing.once(self.statements, lease, name, now=self._given_now())
+
+    def read_back(self, leases: Sequence[Lease]) -> list[Whereabouts]:
+        return self._write(
+            "read completions back", lambda transaction: completing.read_back(transaction, leases)
+        )
+
+    def progress(self, lease: Lease, progress: str) -> bool:
+        return bool(
+            self._write(
+                "show progress",
+                lambda transaction: transaction.rows(
+                    "progress",
+                    id=lease.execution_id,
+                    fence=lease.fence,
+                    worker_id=lease.worker_id,
+                    progress=progress,
+                ),
+            )
+        )
 
     def claim(
         self,
@@ -391,8 +416,10 @@ class SqliteStore:
 
     def _on(self, connection: Connection) -> Transaction:
         # Asked for under the lock, so that later transactions have later moments.
-        now = None if self._clock is None else self._clock.now()
-        return Transaction(connection, self.statements, moment_now(now))
+        return Transaction(connection, self.statements, moment_now(self._given_now()))
+
+    def _given_now(self) -> datetime | None:
+        return None if self._clock is None else self._clock.now()
 
 
 if TYPE_CHECKING:

@@ -14,7 +14,9 @@ from penstock.store.sqlite.sharing import SharedFile
 
 BUSY_LOOK = 0.004
 IDLE_LOOK = 0.02
-BUSY_FOR = 1.0  # seconds after the last change
+# A pause grows with the time since the last change. Every heartbeat is a change too: with a
+# whole busy second after each, an idle worker would be busy for a third of its life.
+SHARE_OF_QUIET = 0.1
 
 
 class SqliteDistributor:
@@ -34,7 +36,8 @@ class SqliteDistributor:
             now = time.monotonic()
             if now >= deadline:
                 return WakeUp.NOTHING
-            look = BUSY_LOOK if now - self._changed_at < BUSY_FOR else IDLE_LOOK
+            quiet_for = now - self._changed_at
+            look = min(max(BUSY_LOOK, SHARE_OF_QUIET * quiet_for), IDLE_LOOK)
             left = deadline - now
             if self._told.wait(left if self._file.in_memory else min(look, left)):
                 self._told.clear()

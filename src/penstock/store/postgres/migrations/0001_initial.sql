@@ -39,6 +39,7 @@ CREATE TABLE penstock.task_executions (
     result           text,
     error            text,
     follow_ups       text,
+    progress         text,
     created_at       timestamptz NOT NULL,
     claimed_at       timestamptz,
     started_at       timestamptz,
@@ -107,6 +108,14 @@ CREATE TABLE penstock.serials (
 CREATE TABLE penstock.propagations (
     seq    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     serial text   NOT NULL
+);
+
+-- What an execution has done once and for all, in the transaction that did it.
+CREATE TABLE penstock.once_ledger (
+    task_execution_id uuid        NOT NULL,
+    name              text        NOT NULL,
+    at                timestamptz NOT NULL,
+    PRIMARY KEY (task_execution_id, name)
 );
 
 -- A name that fits into an identifier, whatever the queue is called.

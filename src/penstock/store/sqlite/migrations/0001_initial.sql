@@ -40,6 +40,7 @@ CREATE TABLE task_executions (
     result           TEXT,
     error            TEXT,
     follow_ups       TEXT,
+    progress         TEXT,
     created_at       INTEGER NOT NULL,
     claimed_at       INTEGER,
     started_at       INTEGER,
@@ -100,3 +101,11 @@ CREATE TABLE paused_queues (
     queue     TEXT    PRIMARY KEY NOT NULL,
     paused_at INTEGER NOT NULL
 );
+
+-- What an execution has done once and for all, in the transaction that did it.
+CREATE TABLE once_ledger (
+    task_execution_id TEXT    NOT NULL,
+    name              TEXT    NOT NULL,
+    at                INTEGER NOT NULL,
+    PRIMARY KEY (task_execution_id, name)
+) WITHOUT ROWID;

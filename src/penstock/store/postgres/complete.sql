@@ -1,0 +1,61 @@
+-- Statements of a handler that completes in its own transaction: text only, one row locked.
+
+-- name: complete
+-- The same fenced write as a settlement's. Who waits behind it is released after the commit:
+-- a caller's transaction may stay open for long, and must not lock what others need.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now,
+           :started_at::text::timestamptz AS started_at
+), moved AS (
+    UPDATE penstock.task_executions AS task
+    SET state = 'completed', sub_state = NULL, suspect = false, fence = task.fence + 1,
+        settled_fence = task.fence, worker_id = NULL, result = :result::text,
+        started_at = coalesce(moment.started_at, task.started_at), finished_at = moment.now
+    FROM moment
+    WHERE task.id = :id::text::uuid AND task.fence = :fence::text::bigint
+      AND task.worker_id IS NOT DISTINCT FROM :worker_id::text
+    RETURNING task.id, task.root_id, task.task, task.queue, task.serial, task.follow_ups, moment.now
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, worker_id, at)
+    SELECT moved.root_id, moved.id, event.type, :worker_id::text, event.at
+    FROM moved, moment CROSS JOIN LATERAL (VALUES
+        (1, 'task.started', moment.started_at), (2, 'task.completed', moment.now)
+    ) AS event (n, type, at)
+    WHERE event.at IS NOT NULL
+    ORDER BY event.n
+), behind AS (
+    INSERT INTO penstock.propagations (serial)
+    SELECT serial FROM moved WHERE serial IS NOT NULL
+), woken AS (
+    SELECT count(pg_notify(penstock.wake_channel(queue), 'waiting')) AS queues
+    FROM moved WHERE serial IS NOT NULL AND :notify::text = 'yes'
+)
+SELECT moved.id::text, moved.task, 'completed', moved.follow_ups, :result::text, NULL::text
+FROM moved CROSS JOIN woken;
+
+-- name: once
+-- Nothing is written without the lease: whoever lost it must not act any more.
+WITH held AS MATERIALIZED (
+    SELECT task.id FROM penstock.task_executions AS task
+    WHERE task.id = :id::text::uuid AND task.fence = :fence::text::bigint
+      AND task.worker_id IS NOT DISTINCT FROM :worker_id::text
+), first AS (
+    INSERT INTO penstock.once_ledger (task_execution_id, name, at)
+    SELECT held.id, :name::text, coalesce(:now::text::timestamptz, clock_timestamp()) FROM held
+    ON CONFLICT (task_execution_id, name) DO NOTHING
+    RETURNING task_execution_id
+)
+SELECT EXISTS (SELECT FROM held), EXISTS (SELECT FROM first);
+
+-- name: not_locked
+-- Those that nobody's open transaction has touched. Never waits.
+SELECT task.id::text, task.fence, task.settled_fence, task.worker_id
+FROM penstock.task_executions AS task
+WHERE task.id = ANY (:ids::uuid[])
+ORDER BY task.id
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: progress
+UPDATE penstock.task_executions SET progress = :progress
+WHERE id = :id::uuid AND fence = :fence AND worker_id IS NOT DISTINCT FROM :worker_id
+RETURNING id;

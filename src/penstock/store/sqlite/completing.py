@@ -1,0 +1,76 @@
+"""Completing inside a handler's own transaction on SQLite."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from penstock.errors import LeaseLost
+from penstock.model.events import EventType
+from penstock.model.executions import Lease, Whereabouts
+from penstock.store.batches import encode_strings, microseconds_at
+from penstock.store.follow_ups import following
+from penstock.store.scripts import Script, Step, undone_on_error
+from penstock.store.sql import Statement
+from penstock.store.sqlite.creating import advance, moment_now, write_executions
+from penstock.store.sqlite.transaction import EventRow, Transaction, encode_list
+from penstock.store.whereabouts import whereabouts_of
+
+
+def complete(
+    statements: Mapping[str, Statement],
+    lease: Lease,
+    *,
+    result: str,
+    started_at: datetime | None,
+    now: datetime | None,
+    notify: bool,  # noqa: ARG001 - SQLite notifies nobody; both databases take the same arguments
+) -> Script[None]:
+    script = _complete(statements, lease, result, microseconds_at(started_at), moment_now(now))
+    yield from undone_on_error(statements, script)
+
+
+def _complete(
+    statements: Mapping[str, Statement],
+    lease: Lease,
+    result: str,
+    started_at: int | None,
+    now: int,
+) -> Script[None]:
+    rows = yield Step(
+        statements["complete"],
+        {**_named(lease), "result": result, "started_at": started_at, "now": now},
+    )
+    if not rows:
+        raise LeaseLost(lease.execution_id, doing="complete it")
+    ((id_, root_id, task, follow_ups, serial),) = rows
+    events = [EventRow(root_id, id_, EventType.COMPLETED, None, lease.worker_id, now)]
+    if started_at is not None:
+        start = EventRow(root_id, id_, EventType.STARTED, None, lease.worker_id, started_at)
+        events.insert(0, start)
+    yield Step(statements["tell"], {"batch": encode_list(events)})
+    # There is one writer, so nobody can be in the way: what comes after is released here.
+    if found := following([(id_, task, "completed", follow_ups, result, None)]):
+        yield from write_executions(statements, found, now=now)
+    if serial is not None:
+        yield from advance(statements, [serial], now=now)
+
+
+def once(
+    statements: Mapping[str, Statement], lease: Lease, name: str, *, now: datetime | None
+) -> Script[bool]:
+    held = yield Step(statements["holds_lease"], _named(lease))
+    if not held:
+        raise LeaseLost(lease.execution_id, doing=f"do {name!r} once")
+    parameters = {"id": lease.execution_id, "name": name, "now": moment_now(now)}
+    return bool((yield Step(statements["once"], parameters)))
+
+
+def read_back(transaction: Transaction, leases: Sequence[Lease]) -> list[Whereabouts]:
+    """Runs under the write lock: then no other transaction that has written is open."""
+    ids = encode_strings([lease.execution_id for lease in leases])
+    rows = {row[0]: row[1:] for row in transaction.rows("whereabouts", ids=ids)}
+    gone = (None, None, None)
+    return [whereabouts_of(lease, rows.get(lease.execution_id, gone)) for lease in leases]
+
+
+def _named(lease: Lease) -> dict[str, object]:
+    return {"id": lease.execution_id, "fence": lease.fence, "worker_id": lease.worker_id}

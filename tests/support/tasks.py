@@ -1,0 +1,88 @@
+"""Tasks for workers in processes of their own. Each writes down that it began, and who it was."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from penstock import App, AsyncTaskHandle, TaskHandle
+from tests.support.workers import RUNS
+
+LOOK_EVERY = 0.02
+
+app = App()
+
+
+def began(handle: TaskHandle | AsyncTaskHandle) -> None:
+    """One line in one write: what many processes append at once stays whole."""
+    line = f"{handle.execution_id} {handle.attempt} {os.getpid()}\n"
+    file = os.open(os.environ[RUNS], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(file, line.encode())
+    finally:
+        os.close(file)
+
+
+def is_open(gate: str) -> bool:
+    return Path(gate).exists()
+
+
+def wait_for(gate: str) -> None:
+    while not is_open(gate):
+        time.sleep(LOOK_EVERY)
+
+
+@app.task
+def hold(handle: TaskHandle, gate: str) -> int:
+    """Run on a thread until the gate opens."""
+    began(handle)
+    wait_for(gate)
+    return os.getpid()
+
+
+@app.task
+async def hold_on_loop(handle: AsyncTaskHandle, gate: str) -> int:
+    began(handle)
+    while not is_open(gate):  # noqa: ASYNC110 - the gate is a file, shared by processes
+        await asyncio.sleep(LOOK_EVERY)
+    return os.getpid()
+
+
+@app.task(executor="process")
+def hold_in_process(handle: TaskHandle, gate: str) -> int:
+    began(handle)
+    wait_for(gate)
+    return os.getpid()
+
+
+@app.task
+def step(handle: TaskHandle, number: int) -> int:
+    """A short one among many."""
+    began(handle)
+    time.sleep(0.005)
+    return number
+
+
+@app.task
+def pill(handle: TaskHandle) -> None:
+    """Take the whole process along."""
+    began(handle)
+    os.abort()
+
+
+@app.task
+async def block_the_loop(handle: AsyncTaskHandle, seconds: float) -> int:
+    began(handle)
+    time.sleep(seconds)  # noqa: ASYNC251 - the fault that this task is about
+    return os.getpid()
+
+
+@app.task
+def after_failure(execution_id: str) -> str:
+    return execution_id
+
+
+@app.task(on_failure=after_failure, max_crashes=2)
+def pill_with_follow_up(handle: TaskHandle) -> None:
+    began(handle)
+    os.abort()

@@ -1,0 +1,285 @@
+"""Workers as real processes that a test can kill, stop and continue.
+
+Run as a program, this file is such a worker: it imports an App, and works in the foreground
+with the options that it is given.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock import App
+from penstock.cli.logs import configure_logging
+from penstock.errors import IllegalTransition
+from penstock.model.events import EventType
+from penstock.model.states import State, state_after
+from penstock.store.contract import Store
+
+ROOT = Path(__file__).parents[2]
+RUNS = "PENSTOCK_TEST_RUNS"
+TASKS = "tests.support.tasks:app"
+PATIENCE = 20.0
+LOOK_EVERY = 0.01
+EVERYTHING = 100_000
+
+# Short enough for a test, long enough for a machine that has other things to do.
+QUICK: Mapping[str, object] = {"heartbeat": 0.3, "lease": 1.5}
+
+
+def wait_until(
+    condition: Callable[[], object], timeout: float = PATIENCE, *, what: str = ""
+) -> float:
+    """Look until the condition holds; return how long that took."""
+    begun = time.monotonic()
+    while not condition():
+        if time.monotonic() - begun > timeout:
+            message = f"not within {timeout:g} s: {what or condition}"
+            raise AssertionError(message)
+        time.sleep(LOOK_EVERY)
+    return time.monotonic() - begun
+
+
+# --- the database, and the place where tasks leave a mark -------------------------------
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the workers of one test find their database and leave what they did."""
+
+    url: str
+    schema: str
+    directory: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "PENSTOCK_DATABASE_URL": self.url,
+            "PENSTOCK_DATABASE_SCHEMA": self.schema,
+            RUNS: str(self.directory / "runs"),
+        }
+
+    @property
+    def gate(self) -> str:
+        """Tasks that wait go on when this file exists."""
+        return str(self.directory / "gate")
+
+    def open_gate(self) -> None:
+        Path(self.gate).touch()
+
+    def runs(self) -> list["Run"]:
+        """Every time that a handler began, as the handlers themselves wrote it down."""
+        path = self.directory / "runs"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [Run(*line.split()) for line in lines]
+
+
+@dataclass(frozen=True)
+class Run:
+    execution_id: str
+    attempt: str
+    pid: str
+
+
+# --- processes --------------------------------------------------------------------------
+
+
+@dataclass
+class WorkerProcess:
+    """One worker in a process of its own."""
+
+    popen: subprocess.Popen[bytes]
+    log_file: Path
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.popen.poll() is None
+
+    def log(self) -> str:
+        return self.log_file.read_text(encoding="utf-8")
+
+    def logged(self, text: str) -> int:
+        """How many lines of its log hold this text."""
+        return sum(text in line for line in self.log().splitlines())
+
+    def signal(self, number: int) -> None:
+        self.popen.send_signal(number)
+
+    def kill(self) -> None:
+        """End it without a last word, and wait until it is gone."""
+        self.popen.kill()
+        self.popen.wait(PATIENCE)
+
+    def wait(self, timeout: float = PATIENCE) -> int:
+        return self.popen.wait(timeout)
+
+    def children(self) -> list[int]:
+        return [pid for pid in _processes() if _parent_of(pid) == self.pid]
+
+
+@dataclass
+class Workers:
+    """Starts workers on one database; ends with all of them gone."""
+
+    place: Place
+    store: Store
+    started: list[WorkerProcess] = field(default_factory=list)
+
+    def start(self, target: str = TASKS, **options: Any) -> WorkerProcess:
+        """Start a worker and return when others can see it."""
+        process = self.launch(target, **options)
+        wait_until(lambda: self.ids_of(process), what="a worker that others can see")
+        return process
+
+    def ids_of(self, process: WorkerProcess) -> list[str]:
+        """Under which ids the others see it: one, or none when it is not there."""
+        name = f":{process.pid}"
+        return [one.info.id for one in self.store.workers() if one.info.name.endswith(name)]
+
+    def launch(self, target: str = TASKS, **options: Any) -> WorkerProcess:
+        log_file = self.place.directory / f"worker-{len(self.started)}.log"
+        with log_file.open("wb") as log:
+            popen = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.workers", target, json.dumps(options)],
+                cwd=ROOT,
+                env={**os.environ, **self.place.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        process = WorkerProcess(popen, log_file)
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self.started:
+            if process.alive:
+                process.kill()
+
+
+@contextlib.contextmanager
+def workers_at(place: Place, store: Store) -> Iterator[Workers]:
+    workers = Workers(place, store)
+    try:
+        yield workers
+    finally:
+        workers.end()
+
+
+def is_gone(pid: int) -> bool:
+    """True when no process has this pid any more, or only its zombie."""
+    with contextlib.suppress(OSError):
+        return _stat(pid)[0] == "Z"
+    return True
+
+
+def _processes() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def _parent_of(pid: int) -> int | None:
+    with contextlib.suppress(OSError):
+        return int(_stat(pid)[1])
+    return None
+
+
+def _stat(pid: int) -> list[str]:
+    # The command's name stands in parentheses and may itself contain any sign.
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return text.rpartition(")")[2].split()
+
+
+# --- what must be true at the end -------------------------------------------------------
+
+
+def types(store: Store, execution_id: str) -> list[str]:
+    return [event.type for event in store.history(execution_id)]
+
+
+def counted(store: Store, ids: Iterable[str], event: EventType) -> Counter[str]:
+    """How often `event` happened to each of these."""
+    return Counter({one: types(store, one).count(event) for one in ids})
+
+
+def complaints(store: Store, place: Place, enqueued: Iterable[str] = ()) -> list[str]:
+    """Return each broken promise as a sentence; an empty list is what one hopes for."""
+    snapshots = store.find(limit=EVERYTHING)
+    there = {one.id for one in snapshots}
+    found = [f"{lost} was enqueued and is not there" for lost in enqueued if lost not in there]
+    began = Counter(run.execution_id for run in place.runs())
+    for one in snapshots:
+        history = [EventType(kind) for kind in types(store, one.id)]
+        told = _replayed(history)
+        if told != one.state:
+            found.append(f"{one.id} is {one.state}, but its history ends in {told}")
+        # A claim is legal only from ready, and a running task becomes ready only by an event
+        # that says why: with the replay above, a run beyond the claims is an unexplained one.
+        claims = history.count(EventType.CLAIMED)
+        if began[one.id] > claims:
+            found.append(f"{one.id} began {began[one.id]} times and was claimed {claims} times")
+        if history.count(EventType.STARTED) > claims:
+            found.append(f"{one.id} has more starts than claims: {history}")
+        if one.attempt != _attempts(history):
+            found.append(f"{one.id} says attempt {one.attempt}, its history {_attempts(history)}")
+    return found
+
+
+def _replayed(history: list[EventType]) -> State | str | None:
+    try:
+        return state_after(history)
+    except IllegalTransition as error:
+        return f"an impossible step ({error})"
+
+
+def _attempts(history: list[EventType]) -> int:
+    """Attempts begun and not given back."""
+    attempts, started = 0, False
+    for event in history:
+        match event:
+            case EventType.CLAIMED:
+                attempts, started = attempts + 1, False
+            case EventType.STARTED:
+                started = True
+            case EventType.RELEASED:
+                attempts -= 1
+            case EventType.RECOVERED if not started:
+                attempts -= 1
+    return attempts
+
+
+# --- in the worker's process ------------------------------------------------------------
+
+
+def _load(target: str) -> App:
+    module, _, name = target.partition(":")
+    app = getattr(importlib.import_module(module), name)
+    assert isinstance(app, App)
+    return app
+
+
+def _main(target: str, options: str) -> None:
+    # A task that aborts must not leave a core file beside the tests.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A worker whose test was killed must not stay behind.
+    signal.alarm(110)
+    configure_logging("info", "text")
+    app = _load(target)
+    app.run_worker(**{"owns_process": True, **json.loads(options)})
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
