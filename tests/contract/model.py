@@ -63,6 +63,7 @@ class Execution:
     worker_id: str | None = None
     result: str | None = None
     error: str | None = None
+    progress: str | None = None
     claimed_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -134,20 +135,6 @@ class Model:
                 one.claimed_at, one.started_at = self._now(), None
                 leases.append(Lease(one.id, one.fence, worker_id))
         return leases
-
-    def first_suspect_is_for(self, queues: Sequence[str], tasks: Collection[str]) -> bool:
-        """Say whether the lane of the most urgent suspect has one for these tasks."""
-        suspects = [
-            one
-            for one in self.executions.values()
-            if one.state is State.READY and one.suspect and one.queue in queues
-        ]
-        lanes = sorted({(queues.index(one.queue), -one.priority) for one in suspects})
-        return not lanes or any(
-            one.queue not in self.paused and one.task in tasks
-            for one in suspects
-            if (queues.index(one.queue), -one.priority) == lanes[0]
-        )
 
     def start(self, leases: Iterable[Lease]) -> list[Lease]:
         lost = []

@@ -117,12 +117,12 @@ class Machine(RuleBasedStateMachine):
         served=st.sampled_from([["a"], ["b"], ["a", "b"], ["b", "a"]]),
         known=st.sampled_from([TASKS, TASKS, (TASK,), (OTHER_TASK,)]),
         limit=st.integers(min_value=1, max_value=3),
+        suspects=st.sampled_from([True, True, False]),
     )
-    def claim(self, place: int, served: list[str], known: tuple[str, ...], limit: int) -> None:
+    def claim(
+        self, place: int, served: list[str], known: tuple[str, ...], limit: int, suspects: bool
+    ) -> None:
         worker_id = self.some(self.workers, place)
-        # Where suspects that this worker cannot have come first, none is asked for: which of
-        # the others is handed out then is not promised.
-        suspects = self.model.first_suspect_is_for(served, known)
 
         def claim(store: Store) -> list[Claimed]:
             claimed = store.claim(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.demo import SLOTS, TASKS
+from penstock.cli.demo import TASKS
+from penstock.cli.demo_shop import SLOTS
 from tests.e2e.command_line import ESCAPE, is_alive, on_terminal, run, start, wait_until
 
 
@@ -27,7 +28,7 @@ def test_the_demo_keeps_its_promises_and_leaves_nothing_behind(temporary: Path) 
     answer = run("-m", "penstock", "demo")
     took = time.monotonic() - began
     assert answer.status == 0, answer.out + answer.err
-    assert took < 20
+    assert took < 40  # it takes less than 10 on a machine that does little else
     assert ESCAPE not in answer.out
     assert answer.err == ""
     assert "committed: 1 order, 1 task" in answer.out
@@ -42,6 +43,25 @@ def test_the_demo_keeps_its_promises_and_leaves_nothing_behind(temporary: Path) 
     completed, failed = map(int, re.findall(r"(\d+) completed, (\d+) failed", answer.out)[0])
     assert completed + failed == TASKS + 1
     assert f"{ran} task" in re.findall(r".*of the killed worker recovered", answer.out)[0]
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_demo_whose_workers_cannot_start_says_what_they_said(
+    temporary: Path,
+) -> None:
+    """A file that is missing for the workers alone stands in for whatever may be wrong there."""
+    code = (
+        "import sys\n"
+        "from penstock.cli import main\n"
+        "from penstock.cli.demo_shop import WORKER_SETTINGS\n"
+        "WORKER_SETTINGS['PENSTOCK_CONFIG'] = 'missing.toml'\n"
+        "sys.argv[1:] = ['demo']\n"
+        "main()\n"
+    )
+    answer = run("-c", code)
+    assert answer.status == 1
+    assert "The workers of the demo ended while it waited for the workers to start" in answer.err
+    assert "missing.toml: there is no such file" in answer.err
     assert list(temporary.iterdir()) == []
 
 

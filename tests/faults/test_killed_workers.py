@@ -124,3 +124,24 @@ def test_a_worker_killed_among_short_tasks_leaves_none_behind(
     first.kill()
 
     assert [app.get(one).result(timeout=20) for one in ids] == list(range(400))
+
+
+def test_beats_that_nobody_saw_do_not_delay_the_recovery_of_a_killed_worker(
+    app: App, place: Place, workers: Workers
+) -> None:
+    execution = tasks.hold.enqueue(place.gate)
+    first = workers.start(heartbeat=0.1, lease=30)
+    wait_until(lambda: len(place.runs()) == 1)
+    (first_id,) = workers.ids_of(first)
+    second = workers.start(heartbeat=10, lease=30)
+
+    def beats() -> int:
+        return next(one.beat for one in app.store.workers() if one.info.id == first_id)
+
+    seen = beats()
+    wait_until(lambda: beats() > seen + 3)
+    first.kill()
+
+    wait_until(lambda: len(place.runs()) == 2, timeout=MARGIN)
+    place.open_gate()
+    assert execution.result(timeout=20) == second.pid

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from penstock.model.executions import Claimed, Lease
-from penstock.model.outcomes import Completed, Released, RetryScheduled
+from penstock.model.outcomes import Completed, Outcome, Released, RetryScheduled
 from penstock.model.states import State
 from penstock.store.contract import Store
 from tests.contract.databases import Database
@@ -26,7 +26,10 @@ def live_through(store: Store, database: Database) -> None:
     assert store.defer(leases) == []
     assert store.undefer(leases) == []
     assert store.reconcile(WORKER, leases) == []
-    outcomes = [Completed(lease=leases[0], serial=LINE), Released(lease=leases[1])]
+    outcomes: list[Outcome] = [
+        Completed(lease=leases[0], serial=LINE),
+        Released(lease=leases[1]),
+    ]
     assert store.settle(outcomes) == []
     assert store.settle(outcomes) == []  # its reply was lost, perhaps
 

@@ -3,9 +3,12 @@
 import sqlite3
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -54,17 +57,15 @@ def test_a_claim_takes_no_more_than_its_limit_in_nested_loops(
     database = make_postgres()
     fill_ready(database, 200)
     url = in_nested_loops(database, plan_cache_mode)
-    store = ExplainingStore(database, plan_cache_mode=plan_cache_mode, url=url)
-    worker(store)
-
-    sizes = [len(claim(store, limit=7)) for _ in range(28)]
+    with closing(ExplainingStore(database, plan_cache_mode=plan_cache_mode, url=url)) as store:
+        worker(store)
+        sizes = [len(claim(store, limit=7)) for _ in range(28)]
 
     assert sizes == [7] * 28
     assert count(database, "task_outbox") == 200 - 7 * 28
     kinds = {step.kind for step in store.steps if step.statement == "claim_ready"}
     assert "Nested Loop" in kinds
     assert not kinds & {"Hash Join", "Merge Join", "Materialize"}
-    store.close()
 
 
 def test_concurrent_claims_take_no_more_than_their_limits_in_nested_loops(
@@ -82,11 +83,11 @@ def test_concurrent_claims_take_no_more_than_their_limits_in_nested_loops(
         return batches
 
     shares = in_threads([lambda who=who: run(who) for who in workers])  # type: ignore[misc]
+    store.close()
 
     assert max(len(batch) for share in shares for batch in share) <= 5
     claimed = [id_ for share in shares for batch in share for id_ in batch]
     assert len(claimed) == len(set(claimed)) == 600
-    store.close()
 
 
 def test_a_limited_subquery_claims_past_its_limit_in_nested_loops(
@@ -253,21 +254,33 @@ def test_an_idle_worker_takes_no_lock_on_sqlite(
     assert counter.count("BEGIN IMMEDIATE") == 0
 
 
+class _Queue(deque[Any]):
+    """Says how many have come to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrivals = threading.Semaphore(0)
+
+    def append(self, job: object) -> None:
+        super().append(job)
+        self.arrivals.release()
+
+
 def test_threads_that_wait_for_the_writer_share_a_commit_on_sqlite(
     sqlite_store: SqliteStore, counter: Counter
 ) -> None:
     shared = sqlite_store._file
-    with closing(sqlite3.connect(shared.path, isolation_level=None)) as other:
+    shared._waiting = queue = _Queue()
+    with (
+        closing(sqlite3.connect(shared.path, isolation_level=None)) as other,
+        ThreadPoolExecutor(8) as pool,
+    ):
         other.execute("BEGIN IMMEDIATE")
-        threads = [threading.Thread(target=sqlite_store.create, args=([new()],)) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        # One of them has begun to wait for the file, and all the others for that one.
-        while len(shared._waiting) < 7:
-            threading.Event().wait(0.001)
+        created = [pool.submit(sqlite_store.create, [new()]) for _ in range(8)]
+        assert all(queue.arrivals.acquire(timeout=30) for _ in created)
         other.execute("COMMIT")
-        for thread in threads:
-            thread.join()
+        assert all(future.result(30) for future in created)
 
-    assert counter.count("COMMIT") == 2
+    # Whoever came first waits for the file, perhaps alone; all the others wait for that one.
+    assert counter.count("COMMIT") <= 2
     assert sqlite_store.counts()[State.READY] == 8

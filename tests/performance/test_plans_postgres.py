@@ -6,6 +6,7 @@ tables filled. What counts is what a plan touched, not what it was expected to c
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -43,10 +44,9 @@ def _statistics_of_empty_tables(database: PostgresDatabase) -> None:
 
 
 def _statistics_of_live_rows(database: PostgresDatabase) -> None:
-    store = database.open()
-    add_live(store, database)
+    with closing(database.open()) as store:
+        add_live(store, database)
     gather_statistics(database)
-    store.close()
     database.empty()
     fill_finished(database, FINISHED)
 
@@ -101,16 +101,14 @@ def test_a_plan_made_for_empty_tables_still_serves_when_they_have_filled(
     database = make_postgres()
     if analysed:
         gather_statistics(database)
-    store = ExplainingStore(database, plan_cache_mode="force_generic_plan")
-    live_through(store, database)
-    fill_finished(database, FINISHED)
-    store.steps.clear()
-
-    live_through(store, database)
+    with closing(ExplainingStore(database, plan_cache_mode="force_generic_plan")) as store:
+        live_through(store, database)
+        fill_finished(database, FINISHED)
+        store.steps.clear()
+        live_through(store, database)
 
     assert sequential(reads(store.steps)) == []
     assert [step for step in reads(store.steps) if step.rows > MOST_ROWS] == []
-    store.close()
 
 
 def test_a_sweep_reads_no_more_than_it_removes(store: ExplainingStore) -> None:
@@ -127,12 +125,10 @@ def test_a_claim_reads_no_more_of_a_deep_outbox_than_it_takes(
     database = make_postgres()
     gather_statistics(database)
     fill_ready(database, FINISHED)
-    store = ExplainingStore(database, plan_cache_mode=plan_cache_mode)
-    worker(store)
-
-    assert [len(claim(store, limit=10)) for _ in range(3)] == [10, 10, 10]
+    with closing(ExplainingStore(database, plan_cache_mode=plan_cache_mode)) as store:
+        worker(store)
+        assert [len(claim(store, limit=10)) for _ in range(3)] == [10, 10, 10]
 
     looked_at = reads(store.steps, of=DEEP | {"task_outbox"})
     assert sequential(looked_at) == []
     assert max(step.rows for step in looked_at) <= 10
-    store.close()

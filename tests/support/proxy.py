@@ -63,7 +63,8 @@ class Proxy:
         self.delay = 0.0  # seconds, for every piece in either direction
         self.flowing = threading.Event()
         self.flowing.set()
-        self.accepted = 0
+        self.tries = 0  # connections that somebody asked for
+        self.hangs_up = False
         self.accept()
 
     def url(self, url: str) -> str:
@@ -100,6 +101,14 @@ class Proxy:
             target=self._serve, args=(listener,), name="proxy-accept", daemon=True
         ).start()
 
+    def hang_up(self) -> None:
+        """Reset every connection, and every new one as soon as it is made, until `pick_up`."""
+        self.hangs_up = True
+        self.cut()
+
+    def pick_up(self) -> None:
+        self.hangs_up = False
+
     def stall(self) -> None:
         """Keep all connections open and hold back everything on them, until `resume`."""
         self.flowing.clear()
@@ -121,10 +130,13 @@ class Proxy:
         with suppress(OSError):
             while True:
                 client, _ = listener.accept()
-                self.accepted += 1
+                self.tries += 1
                 self._connect(client)
 
     def _connect(self, client: socket.socket) -> None:
+        if self.hangs_up:
+            client.close()
+            return
         try:
             server = socket.create_connection(self._behind)
         except OSError:

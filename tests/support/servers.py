@@ -38,7 +38,7 @@ class Client(NamedTuple):
 
     name: str
     state: str
-    in_transaction: bool
+    transaction_age: float | None  # seconds; None outside of a transaction
 
 
 class Server:
@@ -62,7 +62,13 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
     def connect(self) -> "psycopg.Connection[Row]":
-        return psycopg.connect(self.url, autocommit=True, application_name=OURS)
+        # The test may write even when it has told the server that nobody may.
+        return psycopg.connect(
+            self.url,
+            autocommit=True,
+            application_name=OURS,
+            options="-c default_transaction_read_only=off",
+        )
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Change settings of the server; those that need a restart wait for one."""
@@ -134,7 +140,8 @@ class Server:
     def clients(self) -> list[Client]:
         """Every connection but the test's own."""
         rows = self.query(
-            "SELECT application_name, state, xact_start IS NOT NULL FROM pg_stat_activity "
+            "SELECT application_name, state, extract(epoch FROM clock_timestamp() - xact_start)::float "
+            "FROM pg_stat_activity "
             f"WHERE backend_type = 'client backend' AND application_name <> '{OURS}'"
         )
         return [Client(*row) for row in rows]

@@ -28,6 +28,8 @@ from penstock.store.contract import Store
 
 ROOT = Path(__file__).parents[2]
 RUNS = "PENSTOCK_TEST_RUNS"
+BROKEN_OPERATION = "PENSTOCK_TEST_BROKEN_OPERATION"
+BROKEN_AFTER = "PENSTOCK_TEST_BROKEN_AFTER"
 TASKS = "tests.support.tasks:app"
 PATIENCE = 20.0
 LOOK_EVERY = 0.01

@@ -1,136 +1,28 @@
 """`penstock demo`: what it does, in a few seconds, on a SQLite file that is gone afterwards."""
 
-import os
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from penstock.app import App
 from penstock.cli import demo_display as display
+from penstock.cli.demo_shop import Killed, Shop, kill_one
 from penstock.cli.reading import details, event_cell
-from penstock.cli.supervising import Process, start_worker_process
 from penstock.cli.tables import print_table
-from penstock.errors import PenstockError
 from penstock.model.events import Event, EventType
 from penstock.model.executions import Snapshot
 from penstock.model.states import LIVE, State
 
-if TYPE_CHECKING:
-    from penstock.store.contract import Store
-
 TASKS = 300
 WORKERS = 2
-SLOTS = 4
-KILL_AT = 0.4
-LONGEST = 60.0  # seconds for one act; far more than any takes
-LOOK_EVERY = 0.05
-
-_SETTINGS = {
-    "PENSTOCK_WORKER_SLOTS": str(SLOTS),
-    "PENSTOCK_WORKER_QUEUES": "",
-    "PENSTOCK_WORKER_HEARTBEAT": "500ms",
-    "PENSTOCK_WORKER_LEASE": "5s",
-    "PENSTOCK_WORKER_GRACE": "1s",
-    "PENSTOCK_WORKER_POLL": "1s",
-}
-
-
-class DemoStalled(PenstockError):
-    """The demo did not get on; the worker's log says more than we can."""
-
-    def __init__(self, waiting_for: str, *, log: str) -> None:
-        self.waiting_for = waiting_for
-        self.log = log
-        last = f" The last lines of the workers' log:\n{log}" if log else ""
-        super().__init__(
-            f"The demo waited {LONGEST:g} s for {waiting_for}, in vain. Try it once more on a "
-            f"machine that does less.{last}"
-        )
-
-
-@dataclass(slots=True)
-class Shop:
-    """The file, the App on it, and the worker processes."""
-
-    directory: Path
-    app: App
-    workers: list[Process] = field(default_factory=list)
-
-    @property
-    def path(self) -> Path:
-        return self.directory / "shop.db"
-
-    @property
-    def url(self) -> str:
-        return f"sqlite:///{self.path}"
-
-    @property
-    def log_file(self) -> Path:
-        return self.directory / "workers.log"
-
-    @property
-    def store(self) -> "Store":
-        return self.app.store
-
-    def start_worker(self) -> Process:
-        process = start_worker_process(
-            [
-                "penstock.cli.demo_tasks:app",
-                *("--log-level", "warning", "--die-with", str(os.getpid())),
-            ],
-            environment={**os.environ, **_SETTINGS, "PENSTOCK_DATABASE_URL": self.url},
-            log_file=self.log_file,
-        )
-        self.workers.append(process)
-        return process
-
-    def worker_id_of(self, process: Process) -> str | None:
-        ending = f":{process.pid}"
-        for peer in self.store.workers():
-            if peer.info.name.endswith(ending):
-                return peer.info.id
-        return None
-
-    def wait(self, waiting_for: str) -> Iterator[None]:
-        """Look again and again, and not for ever."""
-        deadline = time.monotonic() + LONGEST
-        while time.monotonic() < deadline:
-            yield
-            time.sleep(LOOK_EVERY)
-        log = self.log_file.read_text("utf-8", "replace") if self.log_file.exists() else ""
-        raise DemoStalled(waiting_for, log="\n".join(log.splitlines()[-10:]))
-
-    def stop(self) -> None:
-        for process in self.workers:
-            process.terminate()
-        for process in self.workers:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(5)
-            process.kill()
-            process.wait()
-        self.app.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Killed:
-    """A worker that was killed, and what it was running."""
-
-    pid: int
-    at: datetime
-    ids: list[str]  # the one that had run for longest comes first
-    names: dict[str, str]  # of the workers at that moment, by id
+KILL_AT = 0.4  # of all that there is to do
 
 
 @click.command
@@ -267,30 +159,12 @@ def _watch(shop: Shop) -> Killed | None:
             if live == 0:
                 break
             if killed is None and total - live >= KILL_AT * total:
-                killed = _kill_one(shop)
+                killed = kill_one(shop)
                 if killed:
                     display.event(
                         f"kill -9 {killed.pid}: it was running {_count(len(killed.ids), 'task')}"
                     )
     return killed
-
-
-def _kill_one(shop: Shop) -> Killed | None:
-    """Kill the first worker, but only in the middle of something."""
-    victim = shop.workers[0]
-    peers = {peer.info.id: peer.info.name for peer in shop.store.workers()}
-    names = {id_: f"process {name.rpartition(':')[2]}" for id_, name in peers.items()}
-    worker_id = shop.worker_id_of(victim)
-    # Stopped first: what it runs now is what it runs when it dies.
-    victim.send_signal(signal.SIGSTOP)
-    running = [one for one in shop.store.find(state=State.RUNNING) if one.worker_id == worker_id]
-    running.sort(key=lambda one: one.started_at or datetime.max.replace(tzinfo=UTC))
-    if not running or running[0].started_at is None:
-        victim.send_signal(signal.SIGCONT)
-        return None
-    victim.kill()
-    victim.wait()
-    return Killed(victim.pid, datetime.now(UTC), [one.id for one in running], names)
 
 
 # --- what became of it ----------------------------------------------------------------

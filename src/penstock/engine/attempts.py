@@ -3,24 +3,29 @@
 The three ways to run (on the loop, on a thread, in a process) differ only in the middle.
 """
 
+import asyncio
 import contextvars
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from penstock.engine.deferrals import Interrupted
 from penstock.engine.failures import stored_error
-from penstock.engine.handle import AsyncTaskHandle, TaskHandle
+from penstock.engine.handle import AsyncTaskHandle, Defer, Desk, TaskHandle
 from penstock.engine.signatures import ArgumentsDoNotFit
 from penstock.engine.slots import SlotToken
 from penstock.engine.tasks import TaskFunction
+from penstock.errors import PenstockError
 from penstock.model.executions import Claimed, Lease
 from penstock.model.outcomes import (
     Cancelled,
     Completed,
+    DeferredFor,
     Failed,
     Outcome,
     Released,
@@ -45,6 +50,16 @@ class TimedOut(TimeoutError):
         )
 
 
+class CompletionUndone(PenstockError):
+    """A handler completed in its own transaction, and that did not commit."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(
+            f"{task!r} called handle.complete(…, connection=…) and returned, but that connection's "
+            "transaction was rolled back. Commit it before the handler returns."
+        )
+
+
 @dataclass(slots=True, eq=False)
 class Attempt:
     """A claimed task in the hands of this worker."""
@@ -57,6 +72,12 @@ class Attempt:
     start_told: bool = False  # its start is in the database already
     start_was_told: Callable[[Lease], bool] | None = None
     ended: bool = False
+    in_doubt: bool = False  # completed in the handler's own transaction: the database decides
+    deferred_since: float | None = None
+    deferred_for: float = 0.0  # seconds that do not count towards its timeout
+    limit: asyncio.Timeout | None = None
+    stirred: threading.Event = field(default_factory=threading.Event)
+    desk: Callable[["Attempt"], Desk] | None = None
     released: bool = False  # the worker stops: what it was doing goes back
     cancelled: bool = False  # somebody asked it to stop
     interrupt: Callable[[], None] | None = None  # None: a thread cannot be stopped from outside
@@ -78,6 +99,39 @@ class Attempt:
     def begin(self) -> None:
         self.begun_at = time.monotonic()
 
+    # --- time -------------------------------------------------------------------------
+
+    @property
+    def deferred(self) -> bool:
+        return self.deferred_since is not None
+
+    @property
+    def deadline(self) -> float | None:
+        """When its time is up, by the monotonic clock; None while it does not run."""
+        timeout = self.task.options.timeout
+        if timeout is None or self.deferred:
+            return None
+        return self.begun_at + timeout.total_seconds() + self.deferred_for
+
+    def stop_clock(self) -> None:
+        self.deferred_since = time.monotonic()
+        if self.limit is not None:
+            self.limit.reschedule(None)
+
+    def start_clock(self) -> None:
+        if self.deferred_since is not None:
+            self.deferred_for += time.monotonic() - self.deferred_since
+            self.deferred_since = None
+        if self.limit is not None and self.deadline is not None:
+            loop = asyncio.get_running_loop()
+            self.limit.reschedule(loop.time() + self.deadline - time.monotonic())
+
+    def stop(self) -> None:
+        """End it from outside, as far as it can be: a thread only where it waits."""
+        self.stirred.set()
+        if self.interrupt is not None:
+            self.interrupt()
+
     # --- resolve ----------------------------------------------------------------------
 
     def arguments(self) -> tuple[tuple[object, ...], dict[str, Any]]:
@@ -86,12 +140,11 @@ class Attempt:
         positional, named = signature.spread(signature.decode_arguments(self.claimed.args))
         if not signature.takes_handle:
             return positional, named
-        handle = (
-            AsyncTaskHandle(self.claimed)
-            if self.task.options.executor == "loop"
-            else TaskHandle(self.claimed)
-        )
-        return (handle, *positional), named
+        if self.desk is None:
+            message = "an attempt that runs has a desk"
+            raise AssertionError(message)
+        kind = AsyncTaskHandle if self.task.options.executor == "loop" else TaskHandle
+        return (kind(self.claimed, self.desk(self)), *positional), named
 
     # --- normalise --------------------------------------------------------------------
 
@@ -107,9 +160,11 @@ class Attempt:
 
     def failed(self, error: BaseException, stored: str | None = None) -> Outcome:
         """Decide between another try and the end, by the task's own policy."""
+        if self.cancelled or isinstance(error, Interrupted):
+            return self.interrupted()
+        if isinstance(error, Defer):
+            return self._deferred(error)
         stored = stored or stored_error(error)
-        if self.cancelled:
-            return Cancelled(reason="asked to stop", **self._told())
         delay = (
             None
             if isinstance(error, ArgumentsDoNotFit)  # the same arguments will not fit later
@@ -129,15 +184,24 @@ class Attempt:
             return Cancelled(reason="asked to stop", **self._told())
         return Released(reason="the worker stops", **self._told())
 
+    def _deferred(self, error: Defer) -> Outcome:
+        since_claim = timedelta(seconds=time.monotonic() - self.received_at)
+        delay = error.delay_from(self.claimed.claimed_at + since_claim)
+        return DeferredFor(delay=delay, reason=error.reason, **self._told())
+
     def _told(self) -> dict[str, Any]:
         return {
             "lease": self.claimed.lease,
             "serial": self.claimed.serial,
             "has_follow_ups": self.claimed.has_follow_ups,
-            "started_at": None if self._start_is_known() else self.started_at,
+            "started_at": None if self.start_is_known() else self.started_at,
         }
 
-    def _start_is_known(self) -> bool:
+    def start_is_known(self) -> bool:
+        """Whether its start is in the database; once it is not, this attempt has to tell it."""
         if self.start_told or not self.begun_at:
             return True
-        return self.start_was_told is not None and self.start_was_told(self.claimed.lease)
+        if self.start_was_told is not None:
+            self.start_told = self.start_was_told(self.claimed.lease)
+            self.start_was_told = None
+        return self.start_told

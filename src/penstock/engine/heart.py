@@ -7,7 +7,7 @@ slow settlement, must not make a living worker look dead.
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from penstock.engine.identity import provably_gone
@@ -19,6 +19,7 @@ from penstock.store.contract import Store
 
 log = logging.getLogger("penstock.worker")
 
+MISSED_BEATS = 2  # between two looks: what we saw before no longer counts
 LOOK_EVERY = 0.5  # at processes on this machine: the kernel is asked, not the database
 
 
@@ -27,7 +28,7 @@ class Listener(Protocol):
 
     def declared_dead(self) -> None: ...
     def cancel(self, execution_ids: Sequence[str]) -> None: ...
-    def recover(self, dead: Sequence[Beat]) -> None: ...
+    def recover(self, dead: Collection[Beat]) -> None: ...
     def check_threads(self) -> None: ...
 
 
@@ -56,6 +57,7 @@ class Heart:
         self._outage = Outage("send heartbeats")
         self._stop = threading.Event()
         self._last_sent = time.monotonic()
+        self._last_look = self._last_sent
 
     @property
     def lease_lost(self) -> bool:
@@ -66,10 +68,9 @@ class Heart:
         next_beat = time.monotonic()
         while not self._stop.is_set():
             try:
-                if time.monotonic() >= next_beat:
+                if time.monotonic() >= next_beat or self._sees_a_death():
                     next_beat = time.monotonic() + self._every
                     self._beat()
-                self._look_around()
                 self._listener.check_threads()
             except Exception:
                 log.exception("the heart stumbled and goes on")
@@ -95,20 +96,27 @@ class Heart:
 
     def _hear(self, pulse: Pulse) -> None:
         self._peers = pulse.peers
-        self._reported.clear()  # who is still there has not been recovered yet
+        now = time.monotonic()
+        if now - self._last_look > MISSED_BEATS * self._every:
+            # Held up, not refused: whatever held us up may hold up the others a little longer.
+            self._observer.could_not_look()
+        self._last_look = now
         if pulse.cancel_requested:
             self._listener.cancel(pulse.cancel_requested)
-        if dead := self._observer.saw(pulse.peers):
+        gone = {peer.seen for peer in pulse.peers if self._is_gone(peer)}
+        self._reported = {beat.worker_id for beat in gone}
+        if dead := gone.union(self._observer.saw(pulse.peers)):
             self._listener.recover(dead)
 
-    def _look_around(self) -> None:
-        if not self._same_host:
-            return
-        gone = [
-            peer.seen
-            for peer in self._peers
-            if peer.info.id not in self._reported and provably_gone(peer.info.identity)
-        ]
-        if gone:
-            self._reported |= {beat.worker_id for beat in gone}
-            self._listener.recover(gone)
+    def _sees_a_death(self) -> bool:
+        """Whether a process has gone that was there at our last beat.
+
+        It may have beaten since, and only its very last beat declares it dead: the next pulse
+        shows that one.
+        """
+        return any(
+            peer.info.id not in self._reported and self._is_gone(peer) for peer in self._peers
+        )
+
+    def _is_gone(self, peer: Peer) -> bool:
+        return self._same_host and provably_gone(peer.info.identity)

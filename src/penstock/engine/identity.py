@@ -51,7 +51,7 @@ def provably_gone(text: str) -> bool:
 def _identity_of(pid: int) -> Identity | None:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        namespace = os.readlink("/proc/self/ns/pid")
+        namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return None
     fields = _stat(pid)

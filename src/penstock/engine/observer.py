@@ -11,17 +11,22 @@ class Observer:
 
     A worker is dead when an observer that beats successfully itself has seen the same beat
     for a whole lease. An outage of the database or a step of somebody's clock kills nobody:
-    when our own beat fails, watching begins anew.
+    when our own beat fails, or when we have not looked for a lease because we stood still
+    ourselves, watching begins anew.
     """
 
     def __init__(self, lease: float, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._lease = lease
         self._monotonic = monotonic
         self._seen: dict[str, tuple[int, float]] = {}
+        self._looked_at = monotonic()
 
     def saw(self, peers: Iterable[Peer]) -> list[Beat]:
         """Take in what a successful heartbeat showed; return who is dead."""
         now = self._monotonic()
+        if now - self._looked_at >= self._lease:
+            self._seen.clear()
+        self._looked_at = now
         beats = {peer.info.id: peer.beat for peer in peers}
         self._seen = {
             worker_id: self._first_seen(worker_id, beat, now) for worker_id, beat in beats.items()

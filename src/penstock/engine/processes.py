@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from penstock.engine.attempts import AnyTask
+from penstock.engine.desk import ChildDesk
 from penstock.engine.failures import stored_error
 from penstock.engine.handle import TaskHandle
 from penstock.errors import PenstockError
@@ -39,6 +41,7 @@ class Answer:
     result: str = "null"
     error: BaseException | None = None
     stored: str | None = None  # the error as text: its traceback does not cross processes
+    in_doubt: bool = False  # completed in the handler's own transaction
 
 
 class Child:
@@ -57,7 +60,7 @@ class Child:
     def alive(self) -> bool:
         return self._process.is_alive()
 
-    def run(self, task: Any, claimed: Claimed) -> Answer:
+    def run(self, task: AnyTask, claimed: Claimed) -> Answer:
         function = task.function
         try:
             self._pipe.send((function.__module__, function.__qualname__, claimed))
@@ -120,18 +123,22 @@ def _serve(pipe: Connection, parent: int) -> None:
 
 
 def _run(module: str, qualname: str, claimed: Claimed) -> Answer:
+    desk: ChildDesk | None = None
     try:
         task: Any = sys.modules.get("__mp_main__") if module == "__main__" else None
         task = task or importlib.import_module(module)
         for part in qualname.split("."):
             task = getattr(task, part)
         signature = task.signature
+        desk = ChildDesk(claimed, task)
         args, kwargs = signature.spread(signature.decode_arguments(claimed.args))
         if signature.takes_handle:
-            args = (TaskHandle(claimed), *args)
-        return Answer(result=signature.encode_result(task.function(*args, **kwargs)))
+            args = (TaskHandle(claimed, desk), *args)
+        result = signature.encode_result(task.function(*args, **kwargs))
+        return Answer(result=result, in_doubt=desk.in_doubt)
     except BaseException as error:  # noqa: BLE001 - the parent decides what it means
-        return Answer(error=error, stored=stored_error(error))
+        in_doubt = desk is not None and desk.in_doubt
+        return Answer(error=error, stored=stored_error(error), in_doubt=in_doubt)
 
 
 def _picklable(answer: Answer) -> Answer:
@@ -139,7 +146,7 @@ def _picklable(answer: Answer) -> Answer:
         pickle.loads(pickle.dumps(answer))  # noqa: S301 - our own bytes
     except Exception:  # noqa: BLE001 - errors of users may hold anything
         stand_in = RuntimeError(f"{type(answer.error).__qualname__}: {answer.error}")
-        return Answer(error=stand_in, stored=answer.stored)
+        return Answer(error=stand_in, stored=answer.stored, in_doubt=answer.in_doubt)
     return answer
 
 

@@ -14,14 +14,16 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
-from penstock.engine.attempts import Attempt, TimedOut, current_execution
+from penstock.engine.attempts import Attempt, CompletionUndone, TimedOut, current_execution
 from penstock.engine.deadlines import Deadlines
+from penstock.engine.desk import AttemptDesk
 from penstock.engine.processes import ChildDied, Processes
 from penstock.engine.settler import Settler
 from penstock.engine.slots import SlotPool
 from penstock.engine.threads import Threads
 from penstock.model.executions import Lease
-from penstock.model.outcomes import Outcome, Released
+from penstock.model.outcomes import Completed, Outcome, Released
+from penstock.store.contract import Store
 
 log = logging.getLogger("penstock.worker")
 
@@ -33,7 +35,17 @@ _SMOOTHING = 0.1
 class Runner:
     """Everything between a claim and its outcome."""
 
-    def __init__(self, slots: int, *, loop: asyncio.AbstractEventLoop, settler: Settler) -> None:
+    def __init__(
+        self,
+        slots: int,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        settler: Settler,
+        store: Store,
+        lease_lost: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._lease_lost = lease_lost
         self.slots = SlotPool(slots, when_free=self._begin_more)
         # By lease: a task that was taken from us may come back while its old attempt goes on.
         self.running: dict[Lease, Attempt] = {}
@@ -142,7 +154,7 @@ class Runner:
             if timeout is None:
                 result = await attempt.task.function(*args, **kwargs)
             else:
-                result = await _within(timeout, attempt, attempt.task.function(*args, **kwargs))
+                result = await _within(attempt, timeout, attempt.task.function(*args, **kwargs))
         except asyncio.CancelledError as error:
             stopped = attempt.released or attempt.cancelled
             outcome = attempt.interrupted() if stopped else attempt.failed(error)
@@ -161,9 +173,7 @@ class Runner:
         current_execution.set(attempt.id)
         self._begin(attempt)
         options = attempt.task.options
-        if options.timeout is not None:
-            deadline = attempt.begun_at + options.timeout.total_seconds()
-            self._deadlines.call_at(deadline, lambda: self._time_is_up(attempt))
+        self._watch_deadline(attempt)
         try:
             if options.executor == "process":
                 outcome = self._run_in_process(attempt)
@@ -175,22 +185,40 @@ class Runner:
         self._end(attempt, outcome)
 
     def _run_in_process(self, attempt: Attempt) -> Outcome:
+        if attempt.task.signature.takes_handle and not attempt.start_is_known():
+            # Its handle may complete from over there, where nobody knows when it began.
+            self._store.start([attempt.claimed.lease], started_at=[attempt.started_at])
+            attempt.start_told = True
         child = self._processes.take()
         attempt.interrupt = child.kill
         try:
             answer = child.run(attempt.task, attempt.claimed)
         except ChildDied as error:
+            attempt.in_doubt = attempt.task.signature.takes_handle
             stopped = attempt.released or attempt.cancelled
             return attempt.interrupted() if stopped else attempt.failed(error)
         finally:
             self._processes.put_back(child)
+        attempt.in_doubt = answer.in_doubt
         if answer.error is not None:
             return attempt.failed(answer.error, answer.stored)
         return attempt.completed_with(answer.result)
 
+    def _watch_deadline(self, attempt: Attempt) -> None:
+        if attempt.deadline is not None:
+            self._deadlines.call_at(attempt.deadline, lambda: self._time_is_up(attempt))
+
     def _time_is_up(self, attempt: Attempt) -> None:
         timeout = attempt.task.options.timeout
         if attempt.ended or timeout is None:
+            return
+        if attempt.deferred:
+            # Its time does not run; look again after as long as it may run at the most.
+            again = time.monotonic() + timeout.total_seconds()
+            self._deadlines.call_at(again, lambda: self._time_is_up(attempt))
+            return
+        if attempt.deadline is not None and attempt.deadline > time.monotonic():
+            self._watch_deadline(attempt)
             return
         self._end(attempt, attempt.failed(TimedOut(attempt.task.name, timeout)))
         if attempt.interrupt is not None:
@@ -208,6 +236,7 @@ class Runner:
 
     def _begin(self, attempt: Attempt) -> None:
         attempt.begin()
+        attempt.desk = self._desk_of
         if not attempt.start_told:
             attempt.start_was_told = self._settler.start_was_told
             self._settler.note_start(attempt.claimed.lease, attempt.started_at)
@@ -220,9 +249,15 @@ class Runner:
             self.running.pop(attempt.claimed.lease, None)
         took = time.monotonic() - attempt.begun_at
         self._usual_duration += _SMOOTHING * (max(took, 1e-5) - self._usual_duration)
-        self._settler.put(outcome)
+        if attempt.in_doubt:
+            self._settler.put_in_doubt(attempt.claimed.lease, partial(_if_undone, attempt, outcome))
+        else:
+            self._settler.put(outcome)
         if attempt.slot is not None:
             attempt.slot.release()
+
+    def _desk_of(self, attempt: Attempt) -> AttemptDesk:
+        return AttemptDesk(attempt, self._store, self._settler, self._lease_lost)
 
     # --- stopping ---------------------------------------------------------------------
 
@@ -232,8 +267,7 @@ class Runner:
         for attempt in tuple(self.running.values()):
             if attempt.id in asked and not attempt.cancelled:
                 attempt.cancelled = True
-                if attempt.interrupt is not None:
-                    attempt.interrupt()
+                attempt.stop()
 
     def give_back_stock(self, *, older_than: float = 0.0) -> None:
         """Release what has been claimed and has not begun, for others to take."""
@@ -262,8 +296,14 @@ class Runner:
         """Release what still runs; threads go on until they end by themselves."""
         for attempt in tuple(self.running.values()):
             attempt.released = True
-            if attempt.interrupt is not None:
-                attempt.interrupt()
+            attempt.stop()
+
+    def end_deferrals(self) -> None:
+        """Release at once what only waits."""
+        for attempt in tuple(self.running.values()):
+            if attempt.deferred:
+                attempt.released = True
+                attempt.stop()
 
     def close(self) -> None:
         self._threads.close()
@@ -271,12 +311,19 @@ class Runner:
         self._deadlines.close()
 
 
-async def _within(timeout: timedelta, attempt: Attempt, running: object) -> object:
-    limit = asyncio.timeout(timeout.total_seconds())
+def _if_undone(attempt: Attempt, outcome: Outcome) -> Outcome:
+    """What is to be settled if the transaction with the completion did not commit."""
+    if isinstance(outcome, Completed):
+        return attempt.failed(CompletionUndone(attempt.task.name))
+    return outcome
+
+
+async def _within(attempt: Attempt, most: timedelta, running: object) -> object:
+    limit = attempt.limit = asyncio.timeout(most.total_seconds())
     try:
         async with limit:
             return await running  # type: ignore[misc]
     except TimeoutError:
         if limit.expired():
-            raise TimedOut(attempt.task.name, timeout) from None
+            raise TimedOut(attempt.task.name, most) from None
         raise

@@ -9,29 +9,59 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 
 from penstock.engine.outages import Outage
 from penstock.errors import StoreUnavailable
 from penstock.model.executions import Lease
 from penstock.model.outcomes import Outcome
+from penstock.model.states import SubState
 from penstock.store.contract import Store
 
 log = logging.getLogger("penstock.worker")
 
 MOST_IN_A_BATCH = 500
 AWAKE_FOR = 1.0
+FIRST_LOOK = 0.02  # at a transaction that a handler has left open, then less and less often
+LAST_LOOK = 1.0
 RECORD_START_AFTER = 0.05  # short tasks tell their start with their outcome: no extra commit
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    lease: Lease
+    sub_state: SubState
+    reason: str | None
+    written: "Future[bool]"
+
+
+@dataclass(slots=True, eq=False)
+class _Doubt:
+    """An end that the handler's own transaction decides."""
+
+    lease: Lease
+    if_undone: Callable[[], Outcome]
+    look_at: float = 0.0
+    pause: float = FIRST_LOOK
+
+    def look_later(self, now: float) -> None:
+        self.look_at = now + self.pause
+        self.pause = min(2 * self.pause, LAST_LOOK)
 
 
 class Settler:
     """The only one who settles; whatever it is given is written, or refused, exactly once."""
 
-    def __init__(self, store: Store, *, when_settled: Callable[[list[Outcome]], None]) -> None:
+    def __init__(self, store: Store, *, when_settled: Callable[[list[Lease]], None]) -> None:
         self._store = store
         self._when_settled = when_settled
         self._outcomes: deque[Outcome] = deque()
         self._starts: dict[Lease, tuple[float, datetime]] = {}
+        self._changes: deque[_Change] = deque()
+        self._doubts: list[_Doubt] = []
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._busy = False
@@ -55,16 +85,34 @@ class Settler:
         """True if the start is in the database already; False if the outcome has to tell it."""
         return self._starts.pop(lease, None) is None
 
+    def change_sub_state(
+        self, lease: Lease, sub_state: SubState, reason: str | None
+    ) -> "Future[bool]":
+        """Write a sub-state with the next batch; the answer says whether the lease is held."""
+        written: Future[bool] = Future()
+        with self._changed:
+            self._changes.append(_Change(lease, sub_state, reason, written))
+            self._changed.notify()
+        return written
+
+    def put_in_doubt(self, lease: Lease, if_undone: Callable[[], Outcome]) -> None:
+        """Settle with that outcome, unless the handler's own transaction has done or does it."""
+        with self._changed:
+            self._doubts.append(_Doubt(lease, if_undone))
+            self._changed.notify()
+
     @property
     def backlog(self) -> int:
         return len(self._outcomes)
 
     def run_until_stopped(self) -> None:
         while (batch := self._next_batch()) is not None:
-            self._record_starts()
-            if batch:
-                self.last_turn = time.monotonic()
-                self._settle(batch)
+            try:
+                self._write(batch)
+            except StoreUnavailable as error:
+                self._outage.begins(error)
+                # Also while we stop: a wait that a stop ends would ask again and again.
+                time.sleep(self._outage.pause)
             self._busy = False
 
     def stop(self) -> None:
@@ -75,13 +123,14 @@ class Settler:
 
     @property
     def idle(self) -> bool:
-        return not self._outcomes and not self._busy
+        return not self._outcomes and not self._doubts and not self._busy
 
     def _next_batch(self) -> list[Outcome] | None:
         with self._changed:
-            if not self._outcomes and not self._stop.is_set():
+            if not self._outcomes and not self._changes and not self._stop.is_set():
                 # Under load nobody needs to wake us for a start: we look soon anyway.
-                self._asleep = not self._starts and time.monotonic() - self.last_turn > AWAKE_FOR
+                waits = self._starts or self._doubts
+                self._asleep = not waits and time.monotonic() - self.last_turn > AWAKE_FOR
                 self._changed.wait(None if self._asleep else RECORD_START_AFTER)
                 self._asleep = False
             if not self._outcomes and self._stop.is_set():
@@ -90,33 +139,84 @@ class Settler:
             count = min(len(self._outcomes), MOST_IN_A_BATCH)
             return [self._outcomes.popleft() for _ in range(count)]
 
+    def _write(self, outcomes: list[Outcome]) -> None:
+        """Tell the database all that is new, or keep it until the database is back."""
+        try:
+            self._record_starts()
+            self._change_sub_states()
+            self._read_back()
+            if outcomes:
+                self.last_turn = time.monotonic()
+                self._settle(outcomes)
+        except StoreUnavailable:
+            # The work is done; only its record is missing.
+            with self._changed:
+                self._outcomes.extendleft(reversed(outcomes))
+            raise
+
     def _record_starts(self) -> None:
         before = time.monotonic() - RECORD_START_AFTER
-        due = [(lease, at) for lease, (noted, at) in tuple(self._starts.items()) if noted <= before]
+        changing = {change.lease for change in tuple(self._changes)}  # first began, then deferred
+        due = [
+            (lease, at)
+            for lease, (noted, at) in tuple(self._starts.items())
+            if noted <= before or lease in changing
+        ]
         if not due:
             return
         # Out of the table first: an outcome that arrives now must not tell it a second time.
         told = [(lease, at) for lease, at in due if self._starts.pop(lease, None) is not None]
         try:
             self._store.start([lease for lease, _ in told], started_at=[at for _, at in told])
-        except StoreUnavailable as error:
-            self._outage.begins(error)
+        except StoreUnavailable:
             now = time.monotonic()
             self._starts.update({lease: (now, at) for lease, at in told})
+            raise
+        self._outage.ends()
+
+    def _change_sub_states(self) -> None:
+        changes = tuple(self._changes)
+        for (sub_state, reason), group in groupby(
+            changes, key=lambda one: (one.sub_state, one.reason)
+        ):
+            together = list(group)
+            leases = [change.lease for change in together]
+            if sub_state is SubState.DEFERRED:
+                lost = set(self._store.defer(leases, reason=reason))
+            else:
+                lost = set(self._store.undefer(leases))
+            self._outage.ends()
+            # Only what has been written leaves the line: a task's changes keep their order.
+            for change in together:
+                self._changes.popleft()
+                change.written.set_result(change.lease not in lost)
+
+    def _read_back(self) -> None:
+        now = time.monotonic()
+        due = [doubt for doubt in self._doubts if doubt.look_at <= now]
+        if not due:
+            return
+        found = self._store.read_back([doubt.lease for doubt in due])
+        self._outage.ends()
+        for doubt, whereabouts in zip(due, found, strict=True):
+            if whereabouts == "open":
+                doubt.look_later(now)
+                continue
+            self._doubts.remove(doubt)
+            if whereabouts == "undone":
+                self.put(doubt.if_undone())
+            else:
+                self._when_settled([doubt.lease])
+                if whereabouts == "lost":
+                    _say_lost(doubt.lease)
 
     def _settle(self, outcomes: list[Outcome]) -> None:
-        try:
-            lost = self._store.settle(outcomes)
-        except StoreUnavailable as error:
-            # The work is done; only its record is missing. Keep it until the database is back.
-            self._outage.begins(error)
-            with self._changed:
-                self._outcomes.extendleft(reversed(outcomes))
-            self._outage.wait(self._stop)
-            return
+        lost = self._store.settle(outcomes)
         self._outage.ends()
-        self._when_settled(outcomes)
+        self._when_settled([outcome.lease for outcome in outcomes])
         for lease in lost:
-            log.warning(
-                "outcome of %s refused: its lease went to another worker", lease.execution_id
-            )
+            _say_lost(lease)
+
+
+def _say_lost(lease: Lease) -> None:
+    log.warning("outcome of %s refused: its lease went to another worker", lease.execution_id)

@@ -19,6 +19,7 @@ class SlotToken:
     def __init__(self, pool: "SlotPool") -> None:
         self._pool = pool
         self._held = True
+        self._asking: Callable[[], None] | None = None
 
     @property
     def held(self) -> bool:
@@ -34,19 +35,33 @@ class SlotToken:
         next_in_line()
         return True
 
-    def reclaim(self, when_held: Callable[[], None]) -> None:
-        """Ask for a slot again; `when_held` is called, from any thread, once it is held."""
+    def reclaim(self) -> None:
+        """Wait for a slot again, on a thread; those who asked before come first."""
+        held = threading.Event()
+        self.ask(held.set)
+        held.wait()
+
+    def ask(self, when_held: Callable[[], None]) -> None:
+        """Line up for a slot; `when_held` is called, from any thread, once it is held."""
         with self._pool.lock:
             if not self._held and not self._pool.hand_out():
-                self._pool.line_up(lambda: self._hold(when_held))
+                self._asking = when_held
+                self._pool.line_up(self)
                 return
             self._held = True
         when_held()
 
-    def _hold(self, when_held: Callable[[], None]) -> None:
+    def withdraw(self) -> None:
+        """Leave the line, or give back what has been handed over meanwhile."""
         with self._pool.lock:
-            self._held = True
-        when_held()
+            self._asking = None
+        self.release()
+
+    def take_over(self) -> Callable[[], None] | None:
+        """Called by the pool, which holds the lock: the slot is ours, if we still want it."""
+        when_held, self._asking = self._asking, None
+        self._held = when_held is not None
+        return when_held
 
 
 class SlotPool:
@@ -57,7 +72,7 @@ class SlotPool:
         self.lock = threading.Lock()
         self._free = size
         self._when_free = when_free
-        self._line: deque[Callable[[], None]] = deque()
+        self._line: deque[SlotToken] = deque()
 
     @property
     def free(self) -> int:
@@ -76,12 +91,13 @@ class SlotPool:
         self._free -= 1
         return True
 
-    def line_up(self, waiting: Callable[[], None]) -> None:
-        self._line.append(waiting)
+    def line_up(self, token: SlotToken) -> None:
+        self._line.append(token)
 
     def take_back(self) -> Callable[[], None]:
         """Return what is to be done once the lock is free: the first in line goes on."""
-        if self._line:
-            return self._line.popleft()
+        while self._line:
+            if (next_in_line := self._line.popleft().take_over()) is not None:
+                return next_in_line
         self._free += 1
         return self._when_free

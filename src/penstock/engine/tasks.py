@@ -172,8 +172,12 @@ class Task(_Requests[P, T_co]):
 
     def get(self, execution_id: str | UUID) -> Execution[T_co]:
         """Read one execution of this task by its id."""
-        client = self._home.client_for(self.name)
-        return client.get(execution_id, decode_result=self.signature.decode_result)
+        return self.client.get(execution_id, decode_result=self.signature.decode_result)
+
+    @property
+    def client(self) -> Client:
+        """Who speaks with the database for this task."""
+        return self._home.client_for(self.name)
 
     async def aget(self, execution_id: str | UUID) -> Execution[T_co]:
         return await asyncio.to_thread(self.get, execution_id)

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,7 +25,7 @@ from penstock.engine.settler import Settler
 from penstock.errors import StoreError
 from penstock.model.executions import Lease
 from penstock.model.ids import new_id
-from penstock.model.outcomes import Outcome, Released
+from penstock.model.outcomes import Released
 from penstock.model.wakeups import WakeUp
 from penstock.model.workers import Beat, WorkerInfo
 from penstock.store.contract import Store
@@ -72,7 +72,13 @@ class Worker:
         self._watching = False  # whether a part that has ended is a fault
         self._threads: dict[str, threading.Thread] = {}
         self._settler = Settler(store, when_settled=self._let_go)
-        self._runner = Runner(options.slots, loop=self._loop, settler=self._settler)
+        self._runner = Runner(
+            options.slots,
+            loop=self._loop,
+            settler=self._settler,
+            store=store,
+            lease_lost=lambda: self._heart.lease_lost,
+        )
         self._claimer = Claimer(
             store,
             self._runner,
@@ -179,7 +185,7 @@ class Worker:
     def cancel(self, execution_ids: Sequence[str]) -> None:
         self._runner.cancel(execution_ids)
 
-    def recover(self, dead: Sequence[Beat]) -> None:
+    def recover(self, dead: Collection[Beat]) -> None:
         self._maintenance.recover(dead)
 
     def check_threads(self) -> None:
@@ -211,8 +217,8 @@ class Worker:
         self._claimer.stop()
         self._maintenance.stop()
 
-    def _let_go(self, outcomes: Sequence[Outcome]) -> None:
-        self._held.difference_update(outcome.lease for outcome in outcomes)
+    def _let_go(self, leases: Sequence[Lease]) -> None:
+        self._held.difference_update(leases)
 
     # --- the end ----------------------------------------------------------------------
 
@@ -242,6 +248,7 @@ class Worker:
         self._claimer.stop()
         self._threads["claimer"].join()
         self._runner.begin_nothing_more()
+        self._runner.end_deferrals()
         self._wait_for_tasks(self._options.grace if grace is None else grace, hurry)
         self._runner.interrupt()
         self._wait_for_tasks(timedelta(seconds=1), hurry=None, only_interruptible=True)

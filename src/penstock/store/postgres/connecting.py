@@ -43,7 +43,7 @@ MOST_CONFLICTS = 20
 
 # A migration that cannot get its lock soon steps back: whoever came later would wait behind it.
 _CONFLICTS = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable)
-_LOST = (psycopg.OperationalError, psycopg.InterfaceError)
+_LOST = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
 
 _alive: "weakref.WeakSet[Connections]" = weakref.WeakSet()
 _graveyard: list[object] = []  # a parent's connections: closing them here would end them there
@@ -99,6 +99,10 @@ class Connections:
             connection = self._idle_or_new(idle)
             try:
                 yield connection
+            except errors.ReadOnlySqlTransaction:
+                # A replica, or what was the primary: the next connection may find the new one.
+                connection.close()
+                raise
             finally:
                 if connection.closed:
                     # The server has gone, and the idle ones have lost it too.

@@ -29,12 +29,14 @@ class PostgresDistributor:
         self._channels = channels
         self._connection: Connection | None = None
         self._unheard = False
+        self._look_at = 0.0  # when to look, or to try to listen, next
         if url is None:
             log.warning("notifications are off, so new work is looked for every %g s", POLL_EVERY)
 
     def wait_for_work(self, timeout: float) -> WakeUp:
+        if self._connection is None and not self._time_to_look(timeout):
+            return WakeUp.NOTHING
         if self._url is None:
-            time.sleep(min(timeout, POLL_EVERY))
             return WakeUp.ANYTHING
         try:
             if self._connection is None:
@@ -46,9 +48,17 @@ class PostgresDistributor:
                 hint |= _HINTS.get(notification.payload, WakeUp.ANYTHING)
         except (psycopg.Error, StoreError) as error:
             self._lose(error)
-            time.sleep(min(timeout, POLL_EVERY))
             return WakeUp.ANYTHING
         return hint
+
+    def _time_to_look(self, timeout: float) -> bool:
+        """Wait for the next poll; False if `timeout` is over before."""
+        left = self._look_at - time.monotonic()
+        time.sleep(max(0.0, min(left, timeout)))
+        if left > timeout:
+            return False
+        self._look_at = time.monotonic() + POLL_EVERY
+        return True
 
     def close(self) -> None:
         if self._connection is not None:
@@ -60,8 +70,12 @@ class PostgresDistributor:
         connection: Connection = psycopg.connect(
             url, autocommit=True, application_name="penstock listener", **KEEPALIVES
         )
-        for channel in channels:
-            connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        try:
+            for channel in channels:
+                connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        except BaseException:
+            connection.close()
+            raise
         if self._unheard:
             log.warning("listening for new work again")
             self._unheard = False
@@ -69,6 +83,7 @@ class PostgresDistributor:
 
     def _lose(self, error: Exception) -> None:
         if not self._unheard:
-            log.warning("not listening for new work, polling until we do: %s", error)
+            reason = str(error).partition("\n")[0]  # the driver adds lines of advice
+            log.warning("not listening for new work, polling until we do: %s", reason)
             self._unheard = True
         self.close()

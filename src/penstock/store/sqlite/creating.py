@@ -137,8 +137,5 @@ def _events_of(one: _Written, *, now: int, new: bool) -> Iterator[EventRow]:
 
 
 def _in_iso(microseconds: int) -> str:
-    """Write a moment as PostgreSQL does: no more digits than it needs."""
-    moment = moment_at(microseconds)
-    seconds = moment.replace(microsecond=0, tzinfo=None).isoformat()
-    fraction = f".{moment.microsecond:06}".rstrip("0").rstrip(".")
-    return f"{seconds}{fraction}+00:00"
+    """Write a moment as PostgreSQL does."""
+    return moment_at(microseconds).isoformat(timespec="microseconds")

@@ -1,0 +1,258 @@
+"""The database is out of reach, and everybody lives: work waits, nothing is taken away."""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from penstock import App
+from penstock.model.events import EventType
+from penstock.store.contract import Store
+from penstock.store.opening import open_store
+from tests.support.proxy import Proxy, proxy_to
+from tests.support.servers import Server, private_server
+from tests.support.workers import counted, types, wait_until
+
+HEARTBEAT = 0.3
+LEASE = 1.5
+WORKERS = 4
+SLOTS = 3
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with private_server() as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(postgres_url: str) -> Iterator[Proxy]:
+    with proxy_to(postgres_url) as proxy:
+        yield proxy
+
+
+class Site:
+    """Workers that reach the database through a proxy, and gates that hold their tasks."""
+
+    def __init__(self, url: str, schema: str) -> None:
+        self.url = url
+        self.schema = schema
+        self.first, self.second = threading.Event(), threading.Event()
+        self.began: Counter[int] = Counter()
+
+    def app(self) -> App:
+        app = App(self.url, schema=self.schema)
+
+        @app.task
+        def hold(number: int) -> int:
+            self.began[number] += 1
+            gate = self.first if number % 2 else self.second
+            gate.wait(60)
+            return number
+
+        return app
+
+
+@pytest.fixture
+def site(proxy: Proxy, postgres_url: str, postgres_schema: str) -> Iterator[Site]:
+    site = Site(proxy.url(postgres_url), postgres_schema)
+    yield site
+    site.first.set()
+    site.second.set()
+
+
+@pytest.fixture
+def store(postgres_url: str, postgres_schema: str) -> Iterator[Store]:
+    """The same database, without the proxy."""
+    store = open_store(postgres_url, schema=postgres_schema)
+    store.migrate()
+    yield store
+    store.close()
+
+
+def completed(store: Store) -> int:
+    return store.counts()["completed"]  # type: ignore[index]
+
+
+def changes_told(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
+    for record in caplog.records:
+        message = record.getMessage()
+        if message.startswith("cannot "):
+            yield message.partition(",")[0]
+        elif message.startswith("the database is back"):
+            yield message.partition(": we ")[2]
+        else:
+            yield message.partition(":")[0]
+
+
+def _refuse(proxy: Proxy) -> Callable[[], None]:
+    proxy.refuse()
+    return proxy.accept
+
+
+def _stall(proxy: Proxy) -> Callable[[], None]:
+    proxy.stall()
+    return proxy.resume
+
+
+def _stall_and_cut(proxy: Proxy) -> Callable[[], None]:
+    proxy.stall()
+
+    def back() -> None:
+        proxy.cut()
+        proxy.resume()
+
+    return back
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [_refuse, _stall, _stall_and_cut])
+def test_an_outage_of_three_leases_takes_no_task_from_a_living_worker(
+    site: Site,
+    store: Store,
+    proxy: Proxy,
+    caplog: pytest.LogCaptureFixture,
+    fault: Callable[[Proxy], Callable[[], None]],
+) -> None:
+    caplog.set_level(logging.INFO, "penstock.worker")
+    tasks = WORKERS * SLOTS
+    with ExitStack() as stack:
+        apps = [site.app() for _ in range(WORKERS)]
+        for app in apps:
+            stack.callback(app.close)
+        ids = [apps[0].enqueue("hold", {"number": n}).id for n in range(tasks)]
+        workers = [
+            stack.enter_context(app.worker(slots=SLOTS, heartbeat=HEARTBEAT, lease=LEASE))
+            for app in apps
+        ]
+        wait_until(lambda: len(site.began) == tasks)
+        wait_until(lambda: counted(store, ids, EventType.STARTED).total() == tasks)
+        names = [worker.id for worker in workers]
+
+        back = fault(proxy)
+        site.first.set()  # half of the tasks end while nobody can be told
+        time.sleep(3 * LEASE)
+        assert completed(store) == 0
+        back()
+
+        wait_until(lambda: completed(store) == tasks // 2)
+        time.sleep(2 * LEASE)  # whoever is to be declared dead is so by now
+        site.second.set()
+        wait_until(lambda: completed(store) == tasks)
+        assert [worker.id for worker in workers] == names
+
+    assert set(site.began.values()) == {1}
+    assert counted(store, ids, EventType.RECOVERED).total() == 0
+    said = Counter(changes_told(caplog))
+    # One line for each part of each worker when it begins, one when it ends.
+    assert all(times <= WORKERS for times in said.values()), said
+    if fault is _refuse:
+        assert said["cannot send heartbeats"] == said["send heartbeats again"] == WORKERS
+
+
+def test_an_observer_that_was_held_up_itself_begins_to_watch_anew(
+    store: Store, postgres_url: str, postgres_schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The network stands still for everybody, and comes back for one worker before the other."""
+    with ExitStack() as stack:
+        sites = []
+        for _ in range(2):
+            proxy = stack.enter_context(proxy_to(postgres_url))
+            site = Site(proxy.url(postgres_url), postgres_schema)
+            app = site.app()
+            stack.callback(app.close)
+            app.enqueue("hold", {"number": 1})
+            worker = app.worker(slots=1, heartbeat=HEARTBEAT, lease=LEASE)
+            stack.enter_context(worker)
+            stack.callback(site.first.set)
+            wait_until(lambda site=site: site.began[1] == 1)
+            sites.append((proxy, worker, worker.id))
+        time.sleep(2 * HEARTBEAT)  # by now each has seen the other
+
+        for proxy, _, _ in sites:
+            proxy.stall()
+        time.sleep(2 * LEASE)
+        for proxy, _, _ in sites:
+            proxy.resume()
+            time.sleep(LEASE / 2)
+        time.sleep(LEASE)
+        assert [worker.id for _, worker, _ in sites] == [name for _, _, name in sites]
+    assert "recovered" not in caplog.text
+
+
+def test_a_worker_that_is_stopped_during_an_outage_neither_hangs_nor_spins(
+    site: Site, store: Store, proxy: Proxy
+) -> None:
+    app = site.app()
+    execution = app.enqueue("hold", {"number": 1})
+    with app.worker(heartbeat=HEARTBEAT, lease=LEASE, grace=0):
+        wait_until(lambda: site.began[1] == 1)
+        proxy.refuse()
+        site.first.set()
+        begun, used = time.monotonic(), time.process_time()
+    took, used = time.monotonic() - begun, time.process_time() - used
+    assert took < LEASE + 5
+    assert used < took / 3
+
+    proxy.accept()
+    wait_until(lambda: types(store, execution.id)[-1] == EventType.COMPLETED)
+    app.close()
+
+
+def test_a_start_that_cannot_be_told_does_not_keep_everybody_busy(
+    proxy: Proxy, store: Store, postgres_url: str, postgres_schema: str
+) -> None:
+    gate = threading.Event()
+    app = App(proxy.url(postgres_url), schema=postgres_schema)
+
+    @app.task
+    def hold() -> None:
+        proxy.hang_up()  # before anybody can be told that it has begun
+        gate.wait(60)
+
+    execution = hold.enqueue()
+    with app.worker():
+        wait_until(lambda: proxy.tries > 0 and proxy.hangs_up)
+        tries, used = proxy.tries, time.process_time()
+        time.sleep(3.0)
+        tries, used = proxy.tries - tries, time.process_time() - used
+        proxy.pick_up()
+        wait_until(lambda: EventType.STARTED in types(store, execution.id))
+        gate.set()
+        wait_until(lambda: types(store, execution.id)[-1] == EventType.COMPLETED)
+    app.close()
+    assert tries < 60, f"{tries} connections in 3 s"
+    assert types(store, execution.id).count(EventType.STARTED) == 1
+
+
+def test_a_server_that_takes_no_writes_is_waited_for(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a fail-over, before the replica is promoted: it answers, but only reads."""
+    gate = threading.Event()
+    app = App(server.url, migrate=True)
+
+    @app.task
+    def hold() -> None:
+        gate.wait(60)
+
+    with app.worker(heartbeat=HEARTBEAT, lease=LEASE) as worker:
+        execution, name = hold.enqueue(), worker.id
+        wait_until(lambda: execution.refresh().state == "running")
+        server.configure({"default_transaction_read_only": "on"})
+        # Each process of the server learns of it when it is next asked for something.
+        wait_until(lambda: "cannot send heartbeats" in caplog.text)
+        gate.set()
+        time.sleep(2 * LEASE)
+        assert execution.refresh().state == "running"
+        server.configure({"default_transaction_read_only": "off"})
+        assert execution.result(timeout=10) is None
+        assert hold.enqueue().result(timeout=10) is None
+        assert worker.id == name
+    app.close()
