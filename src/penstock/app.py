@@ -88,7 +88,7 @@ class App:
         self.configure(database=database, schema=schema)
         # A text is a sequence of texts too: its letters would be the modules.
         for registry in [include] if isinstance(include, str) else include:
-            self._include(registry)
+            self.include(registry)
         _apps.add(self)
 
     def __repr__(self) -> str:
@@ -144,7 +144,12 @@ class App:
 
     def _made_store(self) -> Store:
         database = self.settings.database
-        return open_store(database.url, schema=database.schema, notify=database.notify)
+        return open_store(
+            database.url,
+            schema=database.schema,
+            notify=database.notify,
+            listen_url=database.listen_url,
+        )
 
     def migrate(self) -> list[int]:
         """Bring the tables to this version; return the migrations that ran."""
@@ -194,9 +199,9 @@ class App:
             self._modules.pop(0)
             for found in vars(module).values():
                 if isinstance(found, Registry):
-                    self._include(found)
+                    self.include(found)
 
-    def _include(self, registry: Registry | str) -> None:
+    def include(self, registry: Registry | str) -> None:
         if isinstance(registry, str):
             self._modules.append(registry)
             return

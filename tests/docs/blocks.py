@@ -115,4 +115,4 @@ def _compare(page: str, line: int, shown: str, happened: str) -> None:
 
 if __name__ == "__main__":
     path = Path(sys.argv[1])
-    run_page(str(path), path.read_text(), postgres=(sys.argv[2:] or [None])[0])
+    run_page(str(path), path.read_text(), postgres=next(iter(sys.argv[2:]), None))

@@ -175,9 +175,10 @@ def test_an_observer_that_was_held_up_itself_begins_to_watch_anew(
             sites.append((proxy, worker, worker.id))
         time.sleep(2 * HEARTBEAT)  # by now each has seen the other
 
-        for proxy, _, _ in sites:
+        for proxy, _, _ in reversed(sites):
             proxy.stall()
-        time.sleep(2 * LEASE)
+            time.sleep(1.5 * HEARTBEAT)  # so that the first has seen the last beat of the other
+        time.sleep(0.8 * LEASE)
         for proxy, _, _ in sites:
             proxy.resume()
             time.sleep(LEASE / 2)

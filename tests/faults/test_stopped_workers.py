@@ -91,20 +91,25 @@ def test_workers_that_were_stopped_together_do_not_bury_each_other(
     ids = [tasks.hold.enqueue(place.gate).id for _ in range(4)]
     both = [workers.start(slots=2, **BRISK) for _ in range(2)]
     wait_until(lambda: len(place.runs()) == 4)
-    wait_until(lambda: all(one.beat > 2 for one in app.store.workers()))
-    for process in both:
-        process.signal(signal.SIGSTOP)
+    first_id, second_id = (workers.ids_of(process)[0] for process in both)
+
+    def beat(worker_id: str) -> int:
+        return next((one.beat for one in app.store.workers() if one.info.id == worker_id), -1)
+
+    both[1].signal(signal.SIGSTOP)
+    seen = beat(first_id)
+    wait_until(lambda: beat(first_id) > seen + 1, what="the first has seen the second's last beat")
+    both[0].signal(signal.SIGSTOP)
     asleep_since = time.monotonic()
     wait_until(lambda: time.monotonic() - asleep_since > 1.5 * LEASE)
-    beats = {one.info.id: one.beat for one in app.store.workers()}
+    seen = beat(first_id)
     both[0].signal(signal.SIGCONT)
-    # The first has beaten, and has seen an old beat of the second, before that one goes on.
-    wait_until(lambda: any(one.beat > beats[one.info.id] + 1 for one in app.store.workers()))
+    wait_until(lambda: beat(first_id) > seen + 1, what="the first has seen that beat again")
     both[1].signal(signal.SIGCONT)
-    wait_until(lambda: all(one.beat > beats[one.info.id] + 3 for one in app.store.workers()))
+    seen = beat(second_id)
+    wait_until(lambda: beat(second_id) > seen + 2)
 
     assert counted(app.store, ids, EventType.RECOVERED).total() == 0
-    assert {one.info.id for one in app.store.workers()} == set(beats)
     place.open_gate()
     assert {app.get(one).result(timeout=20) for one in ids} == {one.pid for one in both}
 

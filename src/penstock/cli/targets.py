@@ -72,7 +72,7 @@ def load_app(target: str, *, modules: Sequence[str] = ()) -> App:
     app = _found_in(_imported(module_name), attribute)
     for name in modules:
         _imported(name)
-        app._include(name)  # noqa: SLF001 - what `include` does, after the App was made
+        app.include(name)
     app.import_included()
     return app
 

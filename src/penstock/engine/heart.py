@@ -19,7 +19,6 @@ from penstock.store.contract import Store
 
 log = logging.getLogger("penstock.worker")
 
-MISSED_BEATS = 2  # between two looks: what we saw before no longer counts
 LOOK_EVERY = 0.5  # at processes on this machine: the kernel is asked, not the database
 
 
@@ -51,13 +50,12 @@ class Heart:
         self._every = every
         self._lease = lease
         self._same_host = same_host
-        self._observer = Observer(lease)
+        self._observer = Observer(lease, every)
         self._peers: tuple[Peer, ...] = ()
         self._reported: set[str] = set()
         self._outage = Outage("send heartbeats")
         self._stop = threading.Event()
         self._last_sent = time.monotonic()
-        self._last_look = self._last_sent
 
     @property
     def lease_lost(self) -> bool:
@@ -96,11 +94,6 @@ class Heart:
 
     def _hear(self, pulse: Pulse) -> None:
         self._peers = pulse.peers
-        now = time.monotonic()
-        if now - self._last_look > MISSED_BEATS * self._every:
-            # Held up, not refused: whatever held us up may hold up the others a little longer.
-            self._observer.could_not_look()
-        self._last_look = now
         if pulse.cancel_requested:
             self._listener.cancel(pulse.cancel_requested)
         gone = {peer.seen for peer in pulse.peers if self._is_gone(peer)}

@@ -34,6 +34,7 @@ log = logging.getLogger("penstock.worker")
 
 STUCK_AFTER = 180.0  # longer than any statement may take, and its repetition
 EXIT_STUCK = 70
+CANCEL_LOOK_EVERY = 0.1  # where every change of the file is a hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,7 @@ class Worker:
         self._loop = loop or asyncio.new_event_loop()
         self.id = new_id()
         self._held: set[Lease] = set()
+        self._next_cancel_look = 0.0
         self._stopping = threading.Event()
         self._watching = False  # whether a part that has ended is a fault
         self._threads: dict[str, threading.Thread] = {}
@@ -162,10 +164,23 @@ class Worker:
             hint = self._distributor.wait_for_work(0.25)
             if hint & WakeUp.READY:
                 self._claimer.wake()
+            if hint & WakeUp.CANCEL:
+                self._look_for_cancel_requests()
             if hint & WakeUp.WAITING:
                 self._maintenance.look_soon()
             elif hint & WakeUp.SCHEDULED:
                 self._maintenance.wake()
+
+    def _look_for_cancel_requests(self) -> None:
+        """At once, where the wake-up says so; the heart would hear of them with its next beat."""
+        now = time.monotonic()
+        if not self._runner.running or now < self._next_cancel_look:
+            return
+        self._next_cancel_look = now + CANCEL_LOOK_EVERY
+        try:
+            self._runner.cancel(self._store.cancel_requests(self.id))
+        except StoreError as error:
+            log.debug("cannot look for cancel requests: %s", error)
 
     # --- what the heart reports -------------------------------------------------------
 

@@ -12,7 +12,8 @@ class WakeUp(Flag):
     READY = auto()  # the outbox
     SCHEDULED = auto()  # something may be due earlier than thought
     WAITING = auto()  # something waits behind what may have ended
-    ANYTHING = READY | SCHEDULED | WAITING
+    CANCEL = auto()  # somebody asks a running task to stop
+    ANYTHING = READY | SCHEDULED | WAITING | CANCEL
 
 
 class Chores(NamedTuple):

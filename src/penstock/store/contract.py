@@ -218,6 +218,10 @@ class Store(Protocol):
         """
         ...
 
+    def cancel_requests(self, worker_id: str) -> list[str]:
+        """The executions that this worker runs and somebody asks to stop; only a read."""
+        ...
+
     def unregister(self, worker_id: str) -> None:
         """Forget a worker that stops in good order."""
         ...

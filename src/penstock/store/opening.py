@@ -30,7 +30,12 @@ class DriverMissing(StoreError):
 
 
 def open_store(
-    url: str, *, schema: str = "penstock", notify: bool = True, clock: Clock | None = None
+    url: str,
+    *,
+    schema: str = "penstock",
+    notify: bool = True,
+    listen_url: str = "",
+    clock: Clock | None = None,
 ) -> Store:
     """Make the store that `url` names. Nothing is connected yet."""
     parts = urlsplit(url)
@@ -44,7 +49,9 @@ def open_store(
                 from penstock.store.postgres.store import PostgresStore  # noqa: PLC0415
             except ImportError as error:
                 raise DriverMissing("postgres", because=error) from error
-            return PostgresStore(url, schema=schema, clock=clock, notify=notify)
+            return PostgresStore(
+                url, schema=schema, clock=clock, notify=notify, listen_url=listen_url or None
+            )
         case scheme:
             raise InvalidDatabaseUrl(scheme or url)
 

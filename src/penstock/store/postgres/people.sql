@@ -33,8 +33,13 @@ WITH moment AS MATERIALIZED (
 SELECT id::text FROM moved;
 
 -- name: request_cancel
-UPDATE penstock.task_executions SET cancel_requested = true
-WHERE id = ANY (:ids::uuid[]) AND state = 'running';
+WITH asked AS (
+    UPDATE penstock.task_executions SET cancel_requested = true
+    WHERE id = ANY (:ids::uuid[]) AND state = 'running'
+    RETURNING queue
+)
+SELECT count(pg_notify(penstock.wake_channel(queue), 'cancel'))
+FROM (SELECT DISTINCT queue FROM asked WHERE :notify) AS touched;
 
 -- name: rerun
 -- Runs under the locks on the serials and on the tasks; those with a serial wait at first.

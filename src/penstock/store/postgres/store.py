@@ -251,6 +251,10 @@ class PostgresStore(OnCallers):
             peers=tuple(decode_peer(row) for row in zip(*peers, strict=True)),
         )
 
+    def cancel_requests(self, worker_id: str) -> list[str]:
+        rows = self._rows("look for cancel requests", "asked_to_stop", worker_id=worker_id)
+        return [row[0] for row in rows]
+
     def unregister(self, worker_id: str) -> None:
         self._rows("unregister a worker", "unregister", worker_id=worker_id)
 

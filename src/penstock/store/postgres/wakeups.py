@@ -18,6 +18,7 @@ _HINTS = {
     "ready": WakeUp.READY,
     "scheduled": WakeUp.SCHEDULED,
     "waiting": WakeUp.WAITING,
+    "cancel": WakeUp.CANCEL,
 }
 
 

@@ -26,3 +26,7 @@ SELECT EXISTS (SELECT FROM beaten),
 
 -- name: workers
 SELECT id, info, beat, beat_at, started_at FROM penstock.workers ORDER BY started_at, id;
+
+-- name: asked_to_stop
+SELECT id::text FROM penstock.task_executions
+WHERE worker_id = :worker_id AND worker_id IS NOT NULL AND cancel_requested;

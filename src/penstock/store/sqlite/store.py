@@ -271,6 +271,10 @@ class SqliteStore(OnCallers):
 
         return self._write("send a heartbeat", beat)
 
+    def cancel_requests(self, worker_id: str) -> list[str]:
+        rows = self._rows("look for cancel requests", "asked_to_stop", worker_id=worker_id)
+        return [row[0] for row in rows]
+
     def unregister(self, worker_id: str) -> None:
         self._write("unregister a worker", lambda it: it.rows("unregister", worker_id=worker_id))
 
