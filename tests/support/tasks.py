@@ -86,3 +86,24 @@ def after_failure(execution_id: str) -> str:
 def pill_with_follow_up(handle: TaskHandle) -> None:
     began(handle)
     os.abort()
+
+
+@app.task
+def slow_pill(handle: TaskHandle, gate: str) -> None:
+    """Take the process along after a while: everything else is under way by then."""
+    began(handle)
+    wait_for(gate)
+    os.abort()
+
+
+@app.task
+async def stubborn(handle: AsyncTaskHandle, gate: str) -> int:
+    """Fail while being stopped, as a clean-up does that finds its connection closed."""
+    began(handle)
+    try:
+        while not is_open(gate):  # noqa: ASYNC110 - the gate is a file, shared by processes
+            await asyncio.sleep(LOOK_EVERY)
+    finally:
+        if not is_open(gate):
+            raise ConnectionError("closed already")
+    return os.getpid()

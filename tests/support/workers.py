@@ -129,8 +129,10 @@ class WorkerProcess:
     def wait(self, timeout: float = PATIENCE) -> int:
         return self.popen.wait(timeout)
 
-    def children(self) -> list[int]:
-        return [pid for pid in _processes() if _parent_of(pid) == self.pid]
+    def signal_children(self, number: int) -> None:
+        for pid in _processes():
+            if _parent_of(pid) == self.pid:
+                os.kill(pid, number)
 
 
 @dataclass

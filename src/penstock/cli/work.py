@@ -14,7 +14,7 @@ from penstock.cli.logs import LEVELS, LogFormat, configure_logging
 from penstock.cli.options import DatabaseOptions, database_options, default_explained
 from penstock.cli.supervising import Supervisor, start_worker_process
 from penstock.cli.targets import load_app
-from penstock.engine.processes import die_with
+from penstock.engine.processes import end_with
 from penstock.errors import PenstockError
 from penstock.model.durations import parse_duration
 from penstock.running import WorkerChoices
@@ -124,7 +124,7 @@ def worker(
         )
         sys.exit(supervisor.run())
     if die_with is not None:
-        die_with(die_with)
+        end_with(die_with)
     app = load_app(target, modules=chosen["modules"])
     database.configure(app)
     if not app.tasks:

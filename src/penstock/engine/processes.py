@@ -111,7 +111,7 @@ class Processes:
 
 
 def _serve(pipe: Connection, parent: int) -> None:
-    die_with(parent)
+    end_with(parent)
     # The terminal's Ctrl-C goes to every process; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
@@ -150,7 +150,7 @@ def _picklable(answer: Answer) -> Answer:
     return answer
 
 
-def die_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """On Linux the kernel ends us with the parent's death; elsewhere the closed pipe does."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
