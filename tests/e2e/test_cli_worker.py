@@ -190,7 +190,7 @@ def test_a_worker_process_that_is_killed_is_replaced(on_sqlite: CommandLine) -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of this death")
-def test_worker_processesdie_with_their_supervisor(on_sqlite: CommandLine) -> None:
+def test_worker_processes_die_with_their_supervisor(on_sqlite: CommandLine) -> None:
     on_sqlite.open_shop()
     on_sqlite("admin", "migrate")
     with working(on_sqlite, "--processes", "2") as process:

@@ -69,7 +69,7 @@ def test_where_nobody_can_see_the_process_it_runs_again_after_the_lease(
     assert lease - 0.5 < took < lease + MARGIN
 
 
-def test_the_children_of_a_killed_workerdie_with_it(
+def test_the_children_of_a_killed_worker_die_with_it(
     app: App, place: Place, workers: Workers
 ) -> None:
     ids = [tasks.hold_in_process.enqueue(place.gate).id for _ in range(3)]

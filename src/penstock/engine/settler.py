@@ -60,6 +60,7 @@ class Settler:
         self._when_settled = when_settled
         self._outcomes: deque[Outcome] = deque()
         self._starts: dict[Lease, tuple[float, datetime]] = {}
+        self._telling: list[tuple[Lease, datetime]] = []  # starts whose reply is not there yet
         self._changes: deque[_Change] = deque()
         self._doubts: list[_Doubt] = []
         self._changed = threading.Condition()
@@ -129,7 +130,7 @@ class Settler:
         with self._changed:
             if not self._outcomes and not self._changes and not self._stop.is_set():
                 # Under load nobody needs to wake us for a start: we look soon anyway.
-                waits = self._starts or self._doubts
+                waits = self._starts or self._telling or self._doubts
                 self._asleep = not waits and time.monotonic() - self.last_turn > AWAKE_FOR
                 self._changed.wait(None if self._asleep else RECORD_START_AFTER)
                 self._asleep = False
@@ -162,17 +163,15 @@ class Settler:
             for lease, (noted, at) in tuple(self._starts.items())
             if noted <= before or lease in changing
         ]
-        if not due:
+        # Out of the table first, and not back into it when the reply is lost: an outcome that
+        # arrives from now on must not tell it a second time.
+        self._telling += [one for one in due if self._starts.pop(one[0], None) is not None]
+        if not self._telling:
             return
-        # Out of the table first: an outcome that arrives now must not tell it a second time.
-        told = [(lease, at) for lease, at in due if self._starts.pop(lease, None) is not None]
-        try:
-            self._store.start([lease for lease, _ in told], started_at=[at for _, at in told])
-        except StoreUnavailable:
-            now = time.monotonic()
-            self._starts.update({lease: (now, at) for lease, at in told})
-            raise
+        leases, moments = zip(*self._telling, strict=True)
+        self._store.start(leases, started_at=moments)
         self._outage.ends()
+        self._telling.clear()
 
     def _change_sub_states(self) -> None:
         changes = tuple(self._changes)
