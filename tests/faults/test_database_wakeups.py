@@ -35,7 +35,8 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 @pytest.fixture
 def app(server: Server) -> Iterator[App]:
-    app = App(server.url, migrate=True)
+    app = App(server.url)
+    app.migrate()
 
     @app.task
     def tick() -> float:
@@ -74,9 +75,7 @@ def test_work_is_found_by_the_poll_when_the_listening_connection_is_half_open(
     store.close()
 
 
-def test_work_whose_notification_never_came_is_found_by_the_poll(
-    server: Server, app: App
-) -> None:
+def test_work_whose_notification_never_came_is_found_by_the_poll(server: Server, app: App) -> None:
     with app.worker(poll=POLL):
         wait_until(lambda: server.listeners() == 1)
         execution = app.enqueue("tick", notify=False)

@@ -1,5 +1,6 @@
 """Child processes for CPU-bound tasks. They die with their parent."""
 
+import atexit
 import ctypes
 import importlib
 import multiprocessing
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import Any
 
 from penstock.engine.attempts import AnyTask
@@ -83,6 +85,7 @@ class Processes:
     def __init__(self, make: Callable[[], Child] = Child) -> None:
         self._make = make
         self._idle: list[Child] = []
+        self._all: set[Child] = set()
         self._lock = threading.Lock()
 
     def take(self) -> Child:
@@ -91,19 +94,32 @@ class Processes:
                 child = self._idle.pop()
                 if child.alive:
                     return child
-        return self._make()
+                self._all.discard(child)
+        child = self._make()
+        with self._lock:
+            if not self._all:
+                # Registered after the standard library's own, and so called before it: that
+                # one would wait for our children to end of the signal that they ignore.
+                atexit.register(self.close)
+            self._all.add(child)
+        return child
 
     def put_back(self, child: Child) -> None:
-        if child.alive:
-            with self._lock:
+        with self._lock:
+            if child.alive:
                 self._idle.append(child)
-        else:
-            child.close()
+                return
+            self._all.discard(child)
+        child.close()
 
     def close(self) -> None:
+        """End them all; whatever they still do counts no more."""
+        atexit.unregister(self.close)
         with self._lock:
-            idle, self._idle = self._idle, []
-        for child in idle:
+            children, self._all = self._all, set()
+            self._idle.clear()
+        for child in children:
+            child.kill()
             child.close()
 
 
@@ -112,14 +128,21 @@ class Processes:
 
 def _serve(pipe: Connection, parent: int) -> None:
     end_with(parent)
-    # The terminal's Ctrl-C goes to every process; the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A terminal's Ctrl-C goes to every process, and so may the signal that stops a service; the
+    # parent decides what it means. A handler, unlike SIG_IGN, is not passed on to programs that
+    # a task starts.
+    signal.signal(signal.SIGINT, _leave_it_to_the_parent)
+    signal.signal(signal.SIGTERM, _leave_it_to_the_parent)
     while True:
         try:
             module, qualname, claimed = pipe.recv()
         except (EOFError, OSError):
             return
         pipe.send(_picklable(_run(module, qualname, claimed)))
+
+
+def _leave_it_to_the_parent(_number: int, _frame: FrameType | None) -> None:
+    pass
 
 
 def _run(module: str, qualname: str, claimed: Claimed) -> Answer:

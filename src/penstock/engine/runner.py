@@ -137,10 +137,15 @@ class Runner:
     def _begin_on_loop(self, attempts: Sequence[Attempt]) -> None:
         self._loop_thread = threading.get_ident()
         for attempt in attempts:
-            task = self._loop.create_task(self._run_on_loop(attempt), name=attempt.task.name)
+            # A context of its own: it may be the end of another task that brings us here.
+            task = self._loop.create_task(
+                self._run_on_loop(attempt), name=attempt.task.name, context=contextvars.Context()
+            )
             self._loop_tasks.add(task)
             task.add_done_callback(self._loop_tasks.discard)
             attempt.interrupt = partial(self._cancel_on_loop, task)
+            if attempt.released or attempt.cancelled:
+                attempt.interrupt()  # asked for before there was anything to stop
 
     def _cancel_on_loop(self, task: asyncio.Task[None]) -> None:
         self._loop.call_soon_threadsafe(task.cancel)
@@ -155,11 +160,10 @@ class Runner:
                 result = await attempt.task.function(*args, **kwargs)
             else:
                 result = await _within(attempt, timeout, attempt.task.function(*args, **kwargs))
-        except asyncio.CancelledError as error:
+        except BaseException as error:  # noqa: BLE001 - also SystemExit: a task cannot stop the worker
+            # Stopped from outside, a handler may raise anything while it cleans up.
             stopped = attempt.released or attempt.cancelled
             outcome = attempt.interrupted() if stopped else attempt.failed(error)
-        except BaseException as error:  # noqa: BLE001 - also SystemExit: a task cannot stop the worker
-            outcome = attempt.failed(error)
         else:
             outcome = attempt.completed(result)
         self._end(attempt, outcome)
@@ -190,7 +194,10 @@ class Runner:
             self._store.start([attempt.claimed.lease], started_at=[attempt.started_at])
             attempt.start_told = True
         child = self._processes.take()
-        attempt.interrupt = child.kill
+        with self._lock:
+            attempt.interrupt = child.kill
+            if attempt.ended or attempt.released or attempt.cancelled:
+                child.kill()  # asked for while it was being made
         try:
             answer = child.run(attempt.task, attempt.claimed)
         except ChildDied as error:
@@ -198,6 +205,8 @@ class Runner:
             stopped = attempt.released or attempt.cancelled
             return attempt.interrupted() if stopped else attempt.failed(error)
         finally:
+            with self._lock:
+                attempt.interrupt = None  # from here on the child may be another task's
             self._processes.put_back(child)
         attempt.in_doubt = answer.in_doubt
         if answer.error is not None:
@@ -221,8 +230,8 @@ class Runner:
             self._watch_deadline(attempt)
             return
         self._end(attempt, attempt.failed(TimedOut(attempt.task.name, timeout)))
-        if attempt.interrupt is not None:
-            attempt.interrupt()
+        if attempt.task.options.executor == "process":
+            self._stop(attempt)
         else:
             self.runaways += 1
             log.warning(
@@ -267,7 +276,7 @@ class Runner:
         for attempt in tuple(self.running.values()):
             if attempt.id in asked and not attempt.cancelled:
                 attempt.cancelled = True
-                attempt.stop()
+                self._stop(attempt)
 
     def give_back_stock(self, *, older_than: float = 0.0) -> None:
         """Release what has been claimed and has not begun, for others to take."""
@@ -296,14 +305,23 @@ class Runner:
         """Release what still runs; threads go on until they end by themselves."""
         for attempt in tuple(self.running.values()):
             attempt.released = True
-            attempt.stop()
+            self._stop(attempt)
 
     def end_deferrals(self) -> None:
         """Release at once what only waits."""
         for attempt in tuple(self.running.values()):
             if attempt.deferred:
                 attempt.released = True
-                attempt.stop()
+                self._stop(attempt)
+
+    def _stop(self, attempt: Attempt) -> None:
+        with self._lock:
+            attempt.stop()
+
+    def release_rest(self) -> None:
+        """Give back what cannot be stopped: for a process that is about to end."""
+        for attempt in tuple(self.running.values()):
+            self._end(attempt, attempt.interrupted())
 
     def close(self) -> None:
         self._threads.close()

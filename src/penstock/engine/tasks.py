@@ -19,6 +19,7 @@ from penstock.engine.handle import AsyncTaskHandle, TaskHandle
 from penstock.engine.requests import EnqueueOptions, Request, new_execution
 from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.signatures import Colour, TaskSignature
+from penstock.errors import PenstockError
 from penstock.model.executions import DEFAULT_MAX_CRASHES, DEFAULT_QUEUE
 from penstock.model.retry import DEFAULT_RETRY, Retry
 
@@ -45,6 +46,19 @@ class TaskOptions:
     max_running: int | None = None
     aliases: tuple[str, ...] = ()
     follow_ups: str | None = None  # what is stored with each execution, to be enqueued at its end
+
+
+class OtherTask(PenstockError):
+    """An id that belongs to an execution of another task, whose result has another type."""
+
+    def __init__(self, execution_id: str, *, task: str, asked: str) -> None:
+        self.execution_id = execution_id
+        self.task = task
+        self.asked = asked
+        super().__init__(
+            f"Execution {execution_id} is one of {task!r}, not of {asked!r}. "
+            f"Ask that task for it, or `app.get(…)`, which finds any."
+        )
 
 
 class Home(Protocol):
@@ -172,7 +186,10 @@ class Task(_Requests[P, T_co]):
 
     def get(self, execution_id: str | UUID) -> Execution[T_co]:
         """Read one execution of this task by its id."""
-        return self.client.get(execution_id, decode_result=self.signature.decode_result)
+        execution = self.client.get(execution_id, decode_result=self.signature.decode_result)
+        if execution.task not in {self.name, *self.options.aliases}:
+            raise OtherTask(execution.id, task=execution.task, asked=self.name)
+        return execution
 
     @property
     def client(self) -> Client:

@@ -25,7 +25,6 @@ from penstock.engine.settler import Settler
 from penstock.errors import StoreError
 from penstock.model.executions import Lease
 from penstock.model.ids import new_id
-from penstock.model.outcomes import Released
 from penstock.model.wakeups import WakeUp
 from penstock.model.workers import Beat, WorkerInfo
 from penstock.store.contract import Store
@@ -34,6 +33,7 @@ log = logging.getLogger("penstock.worker")
 
 STUCK_AFTER = 180.0  # longer than any statement may take, and its repetition
 EXIT_STUCK = 70
+LOOP_PATIENCE = 0.1  # a handler that blocks the loop must not keep the process
 CANCEL_LOOK_EVERY = 0.1  # where every change of the file is a hint
 
 
@@ -267,9 +267,7 @@ class Worker:
         self._wait_for_tasks(self._options.grace if grace is None else grace, hurry)
         self._runner.interrupt()
         self._wait_for_tasks(timedelta(seconds=1), hurry=None, only_interruptible=True)
-        if self._runner.running and self._options.owns_process:
-            self._release_threads()
-        if self._runner.running:
+        if self._runner.running and not self._options.owns_process:
             log.warning(
                 "%d tasks still run on threads that cannot be stopped; they keep their leases",
                 len(self._runner.running),
@@ -294,20 +292,6 @@ class Worker:
             if not left:
                 return
 
-    def _release_threads(self) -> None:
-        """Only as the process ends, so that a task never overlaps its successor."""
-        for attempt in tuple(self._runner.running.values()):
-            attempt.ended = True
-            self._settler.put(
-                Released(
-                    lease=attempt.claimed.lease,
-                    serial=attempt.claimed.serial,
-                    started_at=None if attempt.start_told else attempt.started_at,
-                    reason="the worker stops",
-                )
-            )
-        self._runner.running.clear()
-
     def _leave_when_done(self) -> None:
         while self._runner.running:
             time.sleep(0.05)
@@ -315,14 +299,16 @@ class Worker:
 
     def _leave(self) -> None:
         self._stopping.set()
-        self._settler.stop()
-        self._threads["settler"].join(self._options.lease.total_seconds())
         self._maintenance.stop()
-        self._heart.stop()
-        self._threads["heart"].join()
         self._threads["maintenance"].join()
         self._threads["wakeups"].join()
         self._distributor.close()
+        # What still runs is given back last, so that it hardly overlaps its successor.
+        self._runner.release_rest()
+        self._settler.stop()
+        self._threads["settler"].join(self._options.lease.total_seconds())
+        self._heart.stop()
+        self._threads["heart"].join()
         self._runner.close()
         try:
             self._store.unregister(self.id)
@@ -330,8 +316,9 @@ class Worker:
             log.warning("worker %s could not say goodbye: %s", self.id, error)
         if self._own_loop:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._threads["loop"].join()
-            self._loop.close()
+            self._threads["loop"].join(LOOP_PATIENCE)
+            if not self._threads["loop"].is_alive():
+                self._loop.close()
 
 
 @contextmanager

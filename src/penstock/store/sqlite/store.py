@@ -75,6 +75,9 @@ class SqliteStore(OnCallers):
     # --- the tables -------------------------------------------------------------------
 
     def migrate(self) -> list[int]:
+        # Looked at first: the caller may have a transaction open, and there is one write lock.
+        if not missing(migrating.shipped(), self._applied(), where=self._where):
+            return []
         return self._file.write(
             "migrate the tables",
             lambda connection: migrating.migrate(self._on(connection), where=self._where),
