@@ -1,16 +1,27 @@
 """Tasks for workers in processes of their own. Each writes down that it began, and who it was."""
 
 import asyncio
+import logging
 import os
+import threading
 import time
 from pathlib import Path
 
-from penstock import App, AsyncTaskHandle, TaskHandle
+from penstock import App, AsyncTaskHandle, GiveUp, RetryAfter, TaskHandle
+from penstock.engine.attempts import current_execution
 from tests.support.workers import RUNS
 
 LOOK_EVERY = 0.02
 
 app = App()
+
+
+class UnpicklableError(Exception):
+    """An error of a user's: it can neither be sent to another process nor be rebuilt there."""
+
+    def __init__(self, number: int, *, reason: str) -> None:
+        super().__init__(f"number {number}: {reason}")
+        self.lock = threading.Lock()
 
 
 def began(handle: TaskHandle | AsyncTaskHandle) -> None:
@@ -107,3 +118,76 @@ async def stubborn(handle: AsyncTaskHandle, gate: str) -> int:
         if not is_open(gate):
             raise ConnectionError("closed already")
     return os.getpid()
+
+
+@app.task(executor="process", timeout="2s", retry=None)
+def overrun_in_process(handle: TaskHandle, gate: str) -> None:
+    began(handle)
+    wait_for(gate)
+
+
+@app.task
+def talk() -> None:
+    logging.getLogger("shop").warning("from a thread")
+
+
+@app.task
+async def talk_on_loop() -> None:
+    logging.getLogger("shop").warning("from the loop")
+
+
+@app.task(executor="process")
+def name_in_process() -> str | None:
+    return current_execution.get()
+
+
+@app.task(executor="process", retry=[0])
+def unlucky_in_process(attempts: int) -> None:
+    raise UnpicklableError(attempts, reason="it holds a lock")
+
+
+@app.task(executor="process", retry=["1h"])
+def give_up_in_process() -> None:
+    raise GiveUp("no retry can help")
+
+
+@app.task(executor="process", retry=["1h"])
+def retry_soon_in_process(handle: TaskHandle) -> int:
+    if handle.attempt == 1:
+        raise RetryAfter(0)
+    return handle.attempt
+
+
+@app.task(executor="process", retry=["1h"])
+def picky_in_process(number: int) -> int:
+    return number
+
+
+@app.task
+def fork_and_enqueue(handle: TaskHandle) -> int:
+    """What a copy of the worker's process enqueues is enqueued once, and by itself."""
+    began(handle)
+    if (pid := os.fork()) == 0:
+        step.enqueue(7)
+        os._exit(0)
+    _, state = os.waitpid(pid, 0)
+    return state
+
+
+@app.task
+def fork_and_return(handle: TaskHandle) -> int:
+    """Both copies come back from the handler; only one of them is a worker."""
+    began(handle)
+    os.fork()
+    return os.getpid()
+
+
+@app.task
+def ask_another(number: int) -> int:
+    return 10 * step.enqueue(number).result(timeout=20)
+
+
+@app.task
+async def ask_another_on_loop(number: int) -> int:
+    execution = await step.aenqueue(number)
+    return 10 * await execution.aresult(timeout=20)

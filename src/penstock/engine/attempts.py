@@ -119,9 +119,10 @@ class Attempt:
             self.limit.reschedule(None)
 
     def start_clock(self) -> None:
-        if self.deferred_since is not None:
-            self.deferred_for += time.monotonic() - self.deferred_since
-            self.deferred_since = None
+        if self.deferred_since is None:
+            return
+        self.deferred_for += time.monotonic() - self.deferred_since
+        self.deferred_since = None
         if self.limit is not None and self.deadline is not None:
             loop = asyncio.get_running_loop()
             self.limit.reschedule(loop.time() + self.deadline - time.monotonic())

@@ -61,11 +61,13 @@ def deferral(
     every: timedelta,
     timeout: timedelta | None,
     monotonic: Callable[[], float],
+    ending: Callable[[], bool],
 ) -> Story:
     """Check at once, then at each interval, until the condition is true or time is up.
 
-    The teller raises into the story: what the condition raises, or what ends the task from
-    outside. In the second case the slot is not asked for again, for nothing will run in it.
+    The teller raises into the story what the condition raises, or what stops the waiting. The
+    handler goes on in a slot, and so does its clean-up, unless the task is `ending`: then none
+    is asked for again, for nothing that counts will run in it.
     """
     if (yield Check()):
         return
@@ -78,8 +80,12 @@ def deferral(
             if (yield Check()):
                 break
             _refuse_after(deadline, timeout, monotonic())
-    except Exception:
-        yield TakeSlot()
+    except GeneratorExit:
+        raise
+    except BaseException:
+        # Not only errors: a time limit that the handler has set itself arrives as a cancellation.
+        if not ending():
+            yield TakeSlot()
         raise
     yield TakeSlot()
 

@@ -58,9 +58,10 @@ class Runner:
         self._threads = Threads("penstock-task")
         self._processes = Processes()
         self._deadlines = Deadlines()
-        self._usual_duration = 1.0
+        self._usual_duration = self._too_long_for_stock
         self._closing = False
         self.wants_more: Callable[[], None] = lambda: None
+        self.taken = 0
         self.runaways = 0  # threads that went on after their timeout
 
     # --- what the claimer needs to know -----------------------------------------------
@@ -74,6 +75,10 @@ class Runner:
     @property
     def _stock_target(self) -> int:
         return min(MOST_IN_STOCK, int(self.slots.size * STOCK_TIME / self._usual_duration))
+
+    @property
+    def _too_long_for_stock(self) -> float:
+        return max(1.0, 2 * self.slots.size * STOCK_TIME)
 
     @property
     def stock(self) -> int:
@@ -108,6 +113,7 @@ class Runner:
     def take(self, attempts: Sequence[Attempt]) -> None:
         """Run these as slots become free."""
         with self._lock:
+            self.taken += len(attempts)
             self._stock.extend(attempts)
         self._begin_more()
 
@@ -255,13 +261,15 @@ class Runner:
             if attempt.ended:
                 return  # its time was up before it came to an end by itself
             attempt.ended = True
-            self.running.pop(attempt.claimed.lease, None)
         took = time.monotonic() - attempt.begun_at
         self._usual_duration += _SMOOTHING * (max(took, 1e-5) - self._usual_duration)
         if attempt.in_doubt:
             self._settler.put_in_doubt(attempt.claimed.lease, partial(_if_undone, attempt, outcome))
         else:
             self._settler.put(outcome)
+        with self._lock:
+            # Not before the settler has it: nothing may look idle in between.
+            self.running.pop(attempt.claimed.lease, None)
         if attempt.slot is not None:
             attempt.slot.release()
 
@@ -285,6 +293,10 @@ class Runner:
             kept = [attempt for attempt in self._stock if attempt.received_at > before]
             given_back = [attempt for attempt in self._stock if attempt.received_at <= before]
             self._stock = deque(kept)
+            if given_back:
+                # No slot became free meanwhile: without this we would claim them again at once,
+                # and give them back again, for as long as these tasks run.
+                self._usual_duration = max(self._usual_duration, self._too_long_for_stock)
         for attempt in given_back:
             claimed = attempt.claimed
             self._settler.put(

@@ -15,7 +15,7 @@ from datetime import datetime
 from itertools import groupby
 
 from penstock.engine.outages import Outage
-from penstock.errors import StoreUnavailable
+from penstock.errors import StoreBusy, StoreUnavailable
 from penstock.model.executions import Lease
 from penstock.model.outcomes import Outcome
 from penstock.model.states import SubState
@@ -65,6 +65,7 @@ class Settler:
         self._doubts: list[_Doubt] = []
         self._changed = threading.Condition()
         self._stop = threading.Event()
+        self._stopped_at = 0.0
         self._busy = False
         self._asleep = False
         self._outage = Outage("settle outcomes")
@@ -91,6 +92,7 @@ class Settler:
     ) -> "Future[bool]":
         """Write a sub-state with the next batch; the answer says whether the lease is held."""
         written: Future[bool] = Future()
+        written.set_running_or_notify_cancel()  # a handler that is cancelled cannot take it back
         with self._changed:
             self._changes.append(_Change(lease, sub_state, reason, written))
             self._changed.notify()
@@ -119,6 +121,7 @@ class Settler:
     def stop(self) -> None:
         """Settle what is there, then end."""
         with self._changed:
+            self._stopped_at = time.monotonic()
             self._stop.set()
             self._changed.notify()
 
@@ -128,17 +131,25 @@ class Settler:
 
     def _next_batch(self) -> list[Outcome] | None:
         with self._changed:
-            if not self._outcomes and not self._changes and not self._stop.is_set():
-                # Under load nobody needs to wake us for a start: we look soon anyway.
-                waits = self._starts or self._telling or self._doubts
-                self._asleep = not waits and time.monotonic() - self.last_turn > AWAKE_FOR
+            if not self._outcomes and not self._changes and not self._may_end():
+                # Under load nobody needs to wake us for a start: we look soon anyway. Set before
+                # the last look at the starts: who notes one after it sees that we sleep.
+                self._asleep = time.monotonic() - self.last_turn > AWAKE_FOR
+                if self._starts or self._telling or self._doubts:
+                    self._asleep = False
                 self._changed.wait(None if self._asleep else RECORD_START_AFTER)
                 self._asleep = False
-            if not self._outcomes and self._stop.is_set():
+            if not self._outcomes and self._may_end():
                 return None
             self._busy = True
             count = min(len(self._outcomes), MOST_IN_A_BATCH)
             return [self._outcomes.popleft() for _ in range(count)]
+
+    def _may_end(self) -> bool:
+        """Whether we are to stop, and no handler's transaction is worth waiting for any more."""
+        if not self._stop.is_set():
+            return False
+        return not self._doubts or time.monotonic() > self._stopped_at + LAST_LOOK
 
     def _write(self, outcomes: list[Outcome]) -> None:
         """Tell the database all that is new, or keep it until the database is back."""
@@ -180,10 +191,19 @@ class Settler:
         ):
             together = list(group)
             leases = [change.lease for change in together]
-            if sub_state is SubState.DEFERRED:
-                lost = set(self._store.defer(leases, reason=reason))
-            else:
-                lost = set(self._store.undefer(leases))
+            try:
+                if sub_state is SubState.DEFERRED:
+                    lost = set(self._store.defer(leases, reason=reason))
+                else:
+                    lost = set(self._store.undefer(leases))
+            except StoreBusy as busy:
+                if sub_state is not SubState.DEFERRED:
+                    raise
+                # One of them may have a transaction of its own open, and wait for us with it.
+                for change in together:
+                    self._changes.popleft()
+                    change.written.set_exception(busy)
+                continue
             self._outage.ends()
             # Only what has been written leaves the line: a task's changes keep their order.
             for change in together:

@@ -5,12 +5,13 @@ token may release it while its task waits, and reclaim one later; when the task 
 the token is released for good. Those who reclaim come before new tasks, in the order of
 asking, so a task that has waited is never overtaken for ever.
 
-    free ──take()──▶ held ──release()──▶ given back ──reclaim()──▶ held
+    free ──take()──▶ held ──release()──▶ given back ──reclaim()──▶ held ──end()──▶ free
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 
 class SlotToken:
@@ -19,7 +20,8 @@ class SlotToken:
     def __init__(self, pool: "SlotPool") -> None:
         self._pool = pool
         self._held = True
-        self._asking: Callable[[], None] | None = None
+        self._ended = False
+        self._place: _Place | None = None
 
     @property
     def held(self) -> bool:
@@ -35,33 +37,64 @@ class SlotToken:
         next_in_line()
         return True
 
-    def reclaim(self) -> None:
-        """Wait for a slot again, on a thread; those who asked before come first."""
-        held = threading.Event()
-        self.ask(held.set)
-        held.wait()
+    def reclaim(self) -> bool:
+        """Wait for a slot again, on a thread; those who asked before come first.
 
-    def ask(self, when_held: Callable[[], None]) -> None:
-        """Line up for a slot; `when_held` is called, from any thread, once it is held."""
+        False if the task has ended meanwhile, by its timeout for example: then there is none.
+        """
+        answered = threading.Event()
+        if self.ask(answered.set):
+            answered.wait()
+        return self._held
+
+    def end(self) -> None:
+        """Release it for good: whatever its task still does, it gets no slot any more."""
         with self._pool.lock:
+            self._ended = True
+            place, self._place = self._place, None
+        self.release()
+        if place is not None:
+            place.when_answered()
+
+    # The rest is for those who wait on a loop, or for several things at once.
+
+    def ask(self, when_answered: Callable[[], None]) -> bool:
+        """Line up for a slot; False if there will never be one, because the task has ended.
+
+        `when_answered` is called, from any thread, once the slot is held or the task has ended.
+        """
+        with self._pool.lock:
+            if self._ended:
+                return False
             if not self._held and not self._pool.hand_out():
-                self._asking = when_held
-                self._pool.line_up(self)
-                return
+                self._place = _Place(self, when_answered)
+                self._pool.line_up(self._place)
+                return True
             self._held = True
-        when_held()
+        when_answered()
+        return True
 
     def withdraw(self) -> None:
         """Leave the line, or give back what has been handed over meanwhile."""
         with self._pool.lock:
-            self._asking = None
+            self._place = None
         self.release()
 
-    def take_over(self) -> Callable[[], None] | None:
-        """Called by the pool, which holds the lock: the slot is ours, if we still want it."""
-        when_held, self._asking = self._asking, None
-        self._held = when_held is not None
-        return when_held
+    def take_over(self, place: "_Place") -> bool:
+        """Called by the pool, which holds the lock: the slot is ours, if we still stand there."""
+        if self._place is not place:
+            return False
+        self._place = None
+        self._held = True
+        return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Place:
+    """Where a token stands in the line; who leaves it and asks again stands at its end."""
+
+    token: SlotToken
+    when_answered: Callable[[], None]
 
 
 class SlotPool:
@@ -72,7 +105,7 @@ class SlotPool:
         self.lock = threading.Lock()
         self._free = size
         self._when_free = when_free
-        self._line: deque[SlotToken] = deque()
+        self._line: deque[_Place] = deque()
 
     @property
     def free(self) -> int:
@@ -91,13 +124,14 @@ class SlotPool:
         self._free -= 1
         return True
 
-    def line_up(self, token: SlotToken) -> None:
-        self._line.append(token)
+    def line_up(self, place: _Place) -> None:
+        self._line.append(place)
 
     def take_back(self) -> Callable[[], None]:
         """Return what is to be done once the lock is free: the first in line goes on."""
         while self._line:
-            if (next_in_line := self._line.popleft().take_over()) is not None:
-                return next_in_line
+            place = self._line.popleft()
+            if place.token.take_over(place):
+                return place.when_answered
         self._free += 1
         return self._when_free

@@ -240,6 +240,7 @@ class Worker:
     def wait_until_idle(self) -> None:
         """Return when nothing is due any more and nothing runs here."""
         while not self._stopping.wait(0.002):
+            taken = self._runner.taken
             if not (self._runner.idle and self._settler.idle):
                 continue
             self._maintenance.promote_all()
@@ -250,7 +251,7 @@ class Worker:
                 if self._stopping.wait(0.002) or not self._runner.idle:
                     break
             else:
-                if self._runner.idle and self._settler.idle:
+                if self._runner.taken == taken:
                     return
 
     def stop(self, *, grace: timedelta | None = None, hurry: threading.Event | None = None) -> None:
@@ -300,25 +301,28 @@ class Worker:
     def _leave(self) -> None:
         self._stopping.set()
         self._maintenance.stop()
-        self._threads["maintenance"].join()
-        self._threads["wakeups"].join()
+        self._heart.stop()
+        for part in ("maintenance", "heart", "wakeups"):
+            self._threads[part].join()
         self._distributor.close()
-        # What still runs is given back last, so that it hardly overlaps its successor.
+        if self._own_loop:
+            self._end_loop()
+        # What still runs is given back last of all, as the process ends: on a thread it hardly
+        # overlaps its successor then.
         self._runner.release_rest()
         self._settler.stop()
         self._threads["settler"].join(self._options.lease.total_seconds())
-        self._heart.stop()
-        self._threads["heart"].join()
         self._runner.close()
         try:
             self._store.unregister(self.id)
         except StoreError as error:
             log.warning("worker %s could not say goodbye: %s", self.id, error)
-        if self._own_loop:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._threads["loop"].join(LOOP_PATIENCE)
-            if not self._threads["loop"].is_alive():
-                self._loop.close()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._threads["loop"].join(LOOP_PATIENCE)
+        if not self._threads["loop"].is_alive():
+            self._loop.close()
 
 
 @contextmanager

@@ -31,8 +31,8 @@ SELECT queue, priority, suspect FROM lane;
 -- LATERAL under one LIMIT: rows are locked one by one as they are pulled, lane after lane,
 -- so none is locked that is not taken. MATERIALIZED: a nested loop would repeat the scan
 -- and claim past the limit.
--- The outbox by ctid, the tasks by unnested arrays: the planner takes those for short, so it
--- looks tasks up by id, where a join to the CTE could hash the whole table.
+-- The outbox by ctid, the tasks by an array of ids: no plan can read others to get at these,
+-- where a join to the CTE could hash the whole table, or walk it for every row.
 WITH alive AS MATERIALIZED (
     SELECT coalesce(:now::timestamptz, clock_timestamp()) AS now
     FROM penstock.workers WHERE id = :worker_id FOR KEY SHARE
@@ -61,18 +61,19 @@ WITH alive AS MATERIALIZED (
 ), moved AS (
     UPDATE penstock.task_executions AS task
     SET state = 'running', sub_state = 'active', attempt = task.attempt + 1, fence = task.fence + 1,
-        worker_id = :worker_id, seq = due.seq, claimed_at = alive.now, started_at = NULL
-    FROM alive, unnest(ARRAY(SELECT task_execution_id FROM due), ARRAY(SELECT seq FROM due),
-                       ARRAY(SELECT turn FROM due)) AS due (id, seq, turn)
-    WHERE task.id = due.id AND task.state = 'ready'
+        worker_id = :worker_id, claimed_at = alive.now, started_at = NULL,
+        seq = (ARRAY(SELECT seq FROM due))[array_position(ARRAY(SELECT task_execution_id FROM due), task.id)]
+    FROM alive
+    WHERE task.id = ANY (ARRAY(SELECT task_execution_id FROM due)) AND task.state = 'ready'
     RETURNING task.id, task.root_id, task.fence, task.task, task.args, task.queue, task.priority,
-              due.seq, task.attempt, task.retries, task.crashes, task.suspect, task.serial,
-              task.follow_ups IS NOT NULL AS has_follow_ups, task.claimed_at, due.turn
+              task.seq, task.attempt, task.retries, task.crashes, task.suspect, task.serial,
+              task.follow_ups IS NOT NULL AS has_follow_ups, task.claimed_at,
+              array_position(ARRAY(SELECT task_execution_id FROM due), task.id) AS place
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, worker_id, at)
     SELECT root_id, id, 'task.claimed', '{"attempt":' || attempt || '}', :worker_id, claimed_at
-    FROM moved ORDER BY turn, seq
+    FROM moved ORDER BY place
 )
 SELECT id::text, fence, task, args, queue, priority, seq, attempt, retries, crashes, suspect,
-       serial, has_follow_ups, claimed_at, turn
-FROM moved ORDER BY turn, seq;
+       serial, has_follow_ups, claimed_at, (ARRAY(SELECT turn FROM due))[place]
+FROM moved ORDER BY place;

@@ -124,7 +124,7 @@ WITH moment AS MATERIALIZED (
         UNION ALL
         SELECT held.id, held.queue, held.priority, held.task
         FROM call JOIN penstock.task_executions AS held ON held.id = call.id
-        WHERE held.state = 'ready'
+        WHERE held.id = ANY (ARRAY(SELECT id FROM call)) AND held.state = 'ready'
     ) AS due LEFT JOIN call ON call.id = due.id
     ORDER BY call.n NULLS FIRST, due.id
 ), told AS (

@@ -77,7 +77,8 @@ WITH moment AS MATERIALIZED (
         END
     FROM moment, unnest(ARRAY(SELECT id FROM orphan), ARRAY(SELECT worker_id FROM orphan))
         AS orphan (id, worker_id)
-    WHERE task.id = orphan.id AND task.worker_id IS NOT DISTINCT FROM orphan.worker_id
+    WHERE task.id = ANY (ARRAY(SELECT id FROM orphan))
+      AND task.id = orphan.id AND task.worker_id IS NOT DISTINCT FROM orphan.worker_id
     RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.seq, task.state,
               task.serial, task.crashes, task.started_at, orphan.worker_id AS lost_worker, moment.now
 ), ready AS (

@@ -1,6 +1,8 @@
 -- name: settle
 -- The whole lease is compared: id, fence and worker. IS NOT DISTINCT FROM, because an
 -- equality would let a plan made on stale statistics enter by the index on worker_id.
+-- The ids once more as an array, here and below: no plan can do without them and read the
+-- whole table, as a mere join made for a small table does.
 -- Everything is decided on the row as it is once locked, so a cancel request that
 -- committed a moment ago counts.
 WITH moment AS MATERIALIZED (
@@ -28,7 +30,7 @@ WITH moment AS MATERIALIZED (
             WHEN batch.state IN ('completed', 'failed', 'cancelled') OR task.cancel_requested THEN moment.now
         END
     FROM batch, moment
-    WHERE task.id = batch.id
+    WHERE task.id = ANY (ARRAY(SELECT id FROM batch)) AND task.id = batch.id
       AND task.fence = batch.fence AND task.worker_id IS NOT DISTINCT FROM batch.worker_id
     RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.state, task.seq,
               task.suspect, task.run_at, batch.n, batch.event, batch.data, batch.started_at_us,
@@ -62,7 +64,8 @@ SELECT moved.n, moved.state, woken.queues FROM moved CROSS JOIN woken;
 SELECT asked.n
 FROM json_to_recordset(:batch::json) AS asked (n integer, id uuid, fence bigint)
 JOIN penstock.task_executions AS task ON task.id = asked.id
-WHERE task.settled_fence = asked.fence;
+WHERE task.id = ANY (ARRAY(SELECT id FROM json_to_recordset(:batch::json) AS batch (id uuid)))
+  AND task.settled_fence = asked.fence;
 
 -- name: start
 WITH moment AS MATERIALIZED (
@@ -75,7 +78,7 @@ WITH moment AS MATERIALIZED (
     UPDATE penstock.task_executions AS task
     SET started_at = coalesce('epoch'::timestamptz + batch.started_at_us * interval '1 microsecond', moment.now)
     FROM batch, moment
-    WHERE task.id = batch.id
+    WHERE task.id = ANY (ARRAY(SELECT id FROM batch)) AND task.id = batch.id
       AND task.fence = batch.fence AND task.worker_id IS NOT DISTINCT FROM batch.worker_id
       AND task.started_at IS NULL
     RETURNING task.id, task.root_id, batch.n, batch.worker_id, task.started_at
@@ -92,7 +95,7 @@ WITH moment AS MATERIALIZED (
     UPDATE penstock.task_executions AS task
     SET sub_state = :sub_state
     FROM batch, moment
-    WHERE task.id = batch.id
+    WHERE task.id = ANY (ARRAY(SELECT id FROM batch)) AND task.id = batch.id
       AND task.fence = batch.fence AND task.worker_id IS NOT DISTINCT FROM batch.worker_id
       AND task.sub_state <> :sub_state
     RETURNING task.id, task.root_id, batch.n, batch.worker_id, moment.now
@@ -105,7 +108,8 @@ SELECT root_id, id, :event, :data, worker_id, now FROM moved ORDER BY n;
 SELECT asked.n
 FROM json_to_recordset(:batch::json) AS asked (n integer, id uuid, fence bigint, worker_id text)
 JOIN penstock.task_executions AS task ON task.id = asked.id
-WHERE task.fence = asked.fence AND task.worker_id IS NOT DISTINCT FROM asked.worker_id;
+WHERE task.id = ANY (ARRAY(SELECT id FROM json_to_recordset(:batch::json) AS batch (id uuid)))
+  AND task.fence = asked.fence AND task.worker_id IS NOT DISTINCT FROM asked.worker_id;
 
 -- name: try_lock_serials
 -- Never waits: a caller may keep its transaction open for as long as it likes.
