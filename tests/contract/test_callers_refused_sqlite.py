@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
@@ -196,11 +195,11 @@ def test_autocommit_without_a_transaction_is_refused(sqlite: SqliteDatabase, sto
     assert "Execute BEGIN first" in message
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 added the attribute")
-def test_the_autocommit_attribute_is_refused_too(sqlite: SqliteDatabase, store: Store) -> None:
-    options: dict[str, Any] = {"autocommit": True}
-    with closing(sqlite3.connect(sqlite.path, **options)) as connection:
-        assert "is in autocommit mode with no transaction open" in refuse(store, connection)
+if sys.version_info >= (3, 12):  # which added the attribute
+
+    def test_the_autocommit_attribute_is_refused_too(sqlite: SqliteDatabase, store: Store) -> None:
+        with closing(sqlite3.connect(sqlite.path, autocommit=True)) as connection:
+            assert "is in autocommit mode with no transaction open" in refuse(store, connection)
 
 
 def test_a_database_without_our_tables_is_refused(store: Store, tmp_path: Path) -> None:

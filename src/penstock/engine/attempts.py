@@ -17,7 +17,7 @@ from typing import Any
 from penstock.engine.deferrals import Interrupted
 from penstock.engine.failures import stored_error
 from penstock.engine.handle import AsyncTaskHandle, Defer, Desk, TaskHandle
-from penstock.engine.signatures import ArgumentsDoNotFit
+from penstock.engine.misfits import ArgumentsDoNotFit, InvalidResult
 from penstock.engine.slots import SlotToken
 from penstock.engine.tasks import TaskFunction
 from penstock.errors import PenstockError
@@ -39,6 +39,10 @@ AnyTask = TaskFunction[..., Any, ..., Any]
 current_execution: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "penstock_execution", default=None
 )
+
+
+# The same arguments will not fit later; and when the result is at fault, the work is done.
+_BEYOND_RETRY = (ArgumentsDoNotFit, InvalidResult)
 
 
 class TimedOut(TimeoutError):
@@ -168,7 +172,7 @@ class Attempt:
         stored = stored or stored_error(error)
         delay = (
             None
-            if isinstance(error, ArgumentsDoNotFit)  # the same arguments will not fit later
+            if isinstance(error, _BEYOND_RETRY)
             else self.task.options.retry.delay_after(
                 self.claimed.retries + 1, error, random=random.random
             )

@@ -22,13 +22,13 @@ def stored_error(error: BaseException) -> str:
     return msgspec.json.encode(
         {
             "type": name,
-            "message": _storable(_message_of(error), _LONGEST_MESSAGE),
+            "message": _storable(message_of(error), _LONGEST_MESSAGE),
             "traceback": _storable(_users_traceback(error), _LONGEST_TRACEBACK),
         }
     ).decode()
 
 
-def _message_of(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as unprintable:  # noqa: BLE001 - a user's __str__ may do anything
@@ -37,15 +37,21 @@ def _message_of(error: BaseException) -> str:
 
 def _users_traceback(error: BaseException) -> str:
     try:
-        frames = traceback.TracebackException.from_exception(
-            error, limit=-_MOST_FRAMES, compact=True
-        )
-        frames.stack = traceback.StackSummary.from_list(
-            frame for frame in frames.stack if not frame.filename.startswith(_ENGINE)
-        )
-        return "".join(frames.format())
+        told = traceback.TracebackException.from_exception(error, limit=-_MOST_FRAMES, compact=True)
+        _leave_out_engine(told)
+        return "".join(told.format())
     except Exception as unprintable:  # noqa: BLE001 - formatting calls the user's code too
         return f"(its traceback cannot be shown: {type(unprintable).__name__})"
+
+
+def _leave_out_engine(told: traceback.TracebackException) -> None:
+    """Also from the errors that it came from, and from those that it is a group of."""
+    told.stack = traceback.StackSummary.from_list(
+        frame for frame in told.stack if not frame.filename.startswith(_ENGINE)
+    )
+    for other in (told.__cause__, told.__context__, *(told.exceptions or ())):
+        if other is not None:
+            _leave_out_engine(other)
 
 
 def _storable(text: str, longest: int) -> str:

@@ -1,6 +1,7 @@
 """Child processes for CPU-bound tasks. They die with their parent."""
 
 import atexit
+import contextlib
 import ctypes
 import importlib
 import multiprocessing
@@ -10,14 +11,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any
 
 from penstock.engine.attempts import AnyTask
 from penstock.engine.desk import ChildDesk
-from penstock.engine.failures import stored_error
+from penstock.engine.failures import message_of, stored_error
 from penstock.engine.handle import TaskHandle
 from penstock.errors import PenstockError
 from penstock.model.executions import Claimed
@@ -147,6 +148,7 @@ def _leave_it_to_the_parent(_number: int, _frame: FrameType | None) -> None:
 
 def _run(module: str, qualname: str, claimed: Claimed) -> Answer:
     desk: ChildDesk | None = None
+    current_execution.set(claimed.lease.execution_id)
     try:
         task: Any = sys.modules.get("__mp_main__") if module == "__main__" else None
         task = task or importlib.import_module(module)
@@ -164,13 +166,36 @@ def _run(module: str, qualname: str, claimed: Claimed) -> Answer:
         return Answer(error=error, stored=stored_error(error), in_doubt=in_doubt)
 
 
+class _Bare(Exception):
+    """Stands for an error that cannot be sent: it arrives as one of that class, without facts.
+
+    The class is what a retry policy asks for.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(message_of(error))
+        self._kind = type(error)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (self._kind, self.args)
+
+
+def _rebuilt(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
+
+
 def _picklable(answer: Answer) -> Answer:
-    try:
-        pickle.loads(pickle.dumps(answer))  # noqa: S301 - our own bytes
-    except Exception:  # noqa: BLE001 - errors of users may hold anything
-        stand_in = RuntimeError(f"{type(answer.error).__qualname__}: {answer.error}")
-        return Answer(error=stand_in, stored=answer.stored, in_doubt=answer.in_doubt)
-    return answer
+    if answer.error is None:
+        return answer
+    for error in (answer.error, _Bare(answer.error)):
+        sendable = replace(answer, error=error)
+        with contextlib.suppress(Exception):  # errors of users may hold anything
+            pickle.loads(pickle.dumps(sendable))  # noqa: S301 - our own bytes
+            return sendable
+    name = type(answer.error).__qualname__
+    return replace(answer, error=RuntimeError(f"{name}: {message_of(answer.error)}"))
 
 
 def end_with(parent: int) -> None:

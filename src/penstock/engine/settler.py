@@ -191,24 +191,27 @@ class Settler:
         ):
             together = list(group)
             leases = [change.lease for change in together]
-            try:
-                if sub_state is SubState.DEFERRED:
-                    lost = set(self._store.defer(leases, reason=reason))
-                else:
-                    lost = set(self._store.undefer(leases))
-            except StoreBusy as busy:
-                if sub_state is not SubState.DEFERRED:
-                    raise
-                # One of them may have a transaction of its own open, and wait for us with it.
-                for change in together:
-                    self._changes.popleft()
-                    change.written.set_exception(busy)
-                continue
+            if sub_state is SubState.DEFERRED:
+                lost = set(self._store.defer(leases, reason=reason))
+            else:
+                lost = set(self._store.undefer(leases))
             self._outage.ends()
             # Only what has been written leaves the line: a task's changes keep their order.
             for change in together:
                 self._changes.popleft()
                 change.written.set_result(change.lease not in lost)
+
+    def _refuse_deferrals(self, busy: StoreBusy) -> None:
+        """Nothing was written, for somebody keeps SQLite's lock: perhaps who waits here for us.
+
+        A handler that defers inside a transaction of its own would otherwise keep everybody
+        waiting for ever.
+        """
+        with self._changed:
+            refused = [one for one in self._changes if one.sub_state is SubState.DEFERRED]
+            self._changes = deque(one for one in self._changes if one not in refused)
+        for change in refused:
+            change.written.set_exception(busy)
 
     def _read_back(self) -> None:
         now = time.monotonic()
