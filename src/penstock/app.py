@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from penstock.engine.requests import (
     checked_state,
     new_execution,
 )
+from penstock.engine.retention import Retention
 from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.tasks import Task
 from penstock.engine.worker import Worker
@@ -312,7 +314,11 @@ class App:
     ) -> Worker:
         self.import_included()
         options = worker_options(self.settings.worker, choices)
-        return Worker(self.store, lambda: self.tasks, options, loop=loop)
+        retention = Retention(
+            executions=timedelta(days=self.settings.cleanup.completed_after_days),
+            events=timedelta(days=self.settings.execution_events.retention_days),
+        )
+        return Worker(self.store, lambda: self.tasks, options, loop=loop, retention=retention)
 
     # --- look -------------------------------------------------------------------------
 

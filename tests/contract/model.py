@@ -261,7 +261,7 @@ class Model:
         ]
         for one in old:
             del self.executions[one.id]
-        return Swept(len(old), sum(len(one.history) for one in old), None)
+        return Swept(len(old), None)
 
     # --- how it is done ---------------------------------------------------------------
 

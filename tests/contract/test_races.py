@@ -57,16 +57,40 @@ def test_a_sweep_and_a_rerun_that_race_leave_all_or_nothing(
         )
 
         if answer == "rerun":
-            assert swept.executions == 0
+            assert swept.removed == 0
             assert state_of(store, task_id) is State.READY
             assert len(store.history(task_id)) == 6
             (again,) = claim(store)
             # Failed, so that no later sweep of this test takes it.
             assert store.settle([finish(again, "failed")]) == []
         else:
-            assert (answer, swept.executions) == ("unknown", 1)
+            assert (answer, swept.removed) == ("unknown", 1)
             assert store.get([task_id]) == []
-            assert store.history(task_id) == []
+            assert len(store.history(task_id)) == 4
+
+
+@pytest.mark.slow
+def test_a_sweep_of_events_and_a_rerun_that_race_keep_the_history_whole_or_not_at_all(
+    store: Store, rival: Store, clock: ManualClock
+) -> None:
+    worker(store)
+    for _ in range(RACES):
+        claimed = run_one(store)
+        store.settle([finish(claimed)])
+        task_id = claimed.lease.execution_id
+        clock.advance(DAY * 2)
+
+        swept, answer = race(
+            partial(rival.sweep_events, older_than=DAY), partial(store.rerun, [task_id])
+        )
+
+        assert answer == ["rerun"]
+        history = types(store.history(task_id))
+        assert history[-2:] == ["task.rerun", "task.marked_ready"]
+        assert (swept.removed, len(history)) in {(0, 6), (4, 2)}
+        (again,) = claim(store)
+        # Failed, so that no later sweep of this test takes it.
+        assert store.settle([finish(again, "failed")]) == []
 
 
 @pytest.mark.slow

@@ -23,19 +23,57 @@ WEEK = timedelta(days=7)
 
 
 @pytest.mark.parametrize("ending", ["completed", "cancelled"])
-def test_what_ended_well_is_removed_with_its_events(
-    store: Store, clock: ManualClock, database: Database, ending: str
+def test_what_ended_well_is_removed_and_leaves_its_history(
+    store: Store, clock: ManualClock, ending: str
 ) -> None:
     claimed = run_one(store)
     store.settle([finish(claimed, ending)])
+    history = store.history(claimed.lease.execution_id)
     clock.advance("8d")
 
-    swept = store.sweep(older_than=WEEK)
+    assert store.sweep(older_than=WEEK) == Swept(removed=1, next=None)
 
-    assert swept == Swept(executions=1, events=4, next=None)
     assert store.get([claimed.lease.execution_id]) == []
-    assert store.history(claimed.lease.execution_id) == []
-    assert count(database, "execution_events") == 0
+    assert store.history(claimed.lease.execution_id) == history
+
+
+def test_a_dry_run_counts_and_removes_nothing(store: Store, clock: ManualClock) -> None:
+    worker(store)
+    enqueue_many(store, 5)
+    drain(store)
+    clock.advance("8d")
+
+    first = store.sweep(older_than=WEEK, limit=3, dry_run=True)
+    second = store.sweep(older_than=WEEK, limit=3, after=first.next, dry_run=True)
+
+    assert (first.removed, second) == (3, Swept(2, None))
+    assert store.counts()[State.COMPLETED] == 5
+    assert store.sweep(older_than=WEEK).removed == 5
+
+
+def test_an_age_beyond_all_time_finds_nothing(store: Store, clock: ManualClock) -> None:
+    store.settle([finish(run_one(store))])
+    clock.advance("8d")
+
+    assert store.sweep(older_than=timedelta(days=36_525)) == Swept(0, None)
+    assert store.sweep_events(older_than=timedelta(days=36_525)) == Swept(0, None)
+
+
+def test_what_an_execution_did_once_is_forgotten_with_it(
+    store: Store, clock: ManualClock, database: Database
+) -> None:
+    claimed = run_one(store)
+    database.query(
+        "INSERT INTO once_ledger (task_execution_id, name, at) "
+        f"SELECT id, 'charge', created_at FROM task_executions "
+        f"WHERE id = '{claimed.lease.execution_id}'"
+    )
+    store.settle([finish(claimed)])
+    clock.advance("8d")
+
+    store.sweep(older_than=WEEK)
+
+    assert count(database, "once_ledger") == 0
 
 
 def test_what_failed_stays_with_its_events(store: Store, clock: ManualClock) -> None:
@@ -44,7 +82,7 @@ def test_what_failed_stays_with_its_events(store: Store, clock: ManualClock) -> 
     history = store.history(claimed.lease.execution_id)
     clock.advance("3650d")
 
-    assert store.sweep(older_than=WEEK) == Swept(0, 0, None)
+    assert store.sweep(older_than=WEEK) == Swept(0, None)
 
     assert state_of(store, claimed.lease.execution_id) is State.FAILED
     assert store.history(claimed.lease.execution_id) == history
@@ -60,7 +98,7 @@ def test_what_lives_stays_with_its_events_however_old_it_is(
     events = count(database, "execution_events")
     clock.advance("3650d")
 
-    assert store.sweep(older_than=WEEK) == Swept(0, 0, None)
+    assert store.sweep(older_than=WEEK) == Swept(0, None)
 
     assert count(database, "task_executions") == 5
     assert count(database, "execution_events") == events
@@ -74,7 +112,7 @@ def test_what_has_just_finished_stays(store: Store, clock: ManualClock) -> None:
     store.settle([finish(young)])
     clock.advance(MINUTE)
 
-    assert store.sweep(older_than=WEEK).executions == 1
+    assert store.sweep(older_than=WEEK).removed == 1
 
     assert state_of(store, young.lease.execution_id) is State.COMPLETED
 
@@ -85,10 +123,10 @@ def test_age_counts_from_the_end_of_an_execution(store: Store, clock: ManualCloc
     store.settle([finish(claimed)])
     clock.advance("6d")
 
-    assert store.sweep(older_than=WEEK).executions == 0
+    assert store.sweep(older_than=WEEK).removed == 0
 
     clock.advance("1d1s")
-    assert store.sweep(older_than=WEEK).executions == 1
+    assert store.sweep(older_than=WEEK).removed == 1
 
 
 def test_a_sweep_goes_in_batches_and_says_where_to_go_on(store: Store, clock: ManualClock) -> None:
@@ -101,7 +139,7 @@ def test_a_sweep_goes_in_batches_and_says_where_to_go_on(store: Store, clock: Ma
     second = store.sweep(older_than=WEEK, after=first.next, limit=3)
     third = store.sweep(older_than=WEEK, after=second.next, limit=3)
 
-    assert [first.executions, second.executions, third.executions] == [3, 3, 1]
+    assert [first.removed, second.removed, third.removed] == [3, 3, 1]
     assert third.next is None
     assert store.find() == []
 
@@ -112,7 +150,7 @@ def test_a_sweep_goes_on_behind_its_cursor(store: Store, clock: ManualClock) -> 
     drain(store)
     clock.advance("8d")
 
-    assert store.sweep(older_than=WEEK, after=second).executions == 1
+    assert store.sweep(older_than=WEEK, after=second).removed == 1
 
     assert [one.id for one in store.get([first, second, third])] == [first, second]
 
@@ -124,7 +162,7 @@ def test_a_failed_one_among_many_does_not_stop_the_sweep(store: Store, clock: Ma
     store.settle([finish(one, "failed" if n == 1 else "completed") for n, one in enumerate(batch)])
     clock.advance("8d")
 
-    assert store.sweep(older_than=WEEK, limit=1000).executions == 4
+    assert store.sweep(older_than=WEEK, limit=1000).removed == 4
 
     assert [one.state for one in store.find()] == [State.FAILED]
 
@@ -135,7 +173,7 @@ def test_a_rerun_saves_an_execution_from_the_sweep(store: Store, clock: ManualCl
     clock.advance("8d")
     store.rerun([claimed.lease.execution_id])
 
-    assert store.sweep(older_than=WEEK).executions == 0
+    assert store.sweep(older_than=WEEK).removed == 0
     assert len(store.history(claimed.lease.execution_id)) == 6
 
 

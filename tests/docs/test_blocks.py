@@ -15,7 +15,14 @@ from psycopg import errors, sql
 from tests.docs.blocks import EXAMPLE_URL, Block, Disagreement, blocks_of, run_page
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*(ROOT / "docs/tutorials").glob("*.md"), *(ROOT / "docs/how-to").glob("*.md")])
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        *(ROOT / "docs/tutorials").glob("*.md"),
+        *(ROOT / "docs/how-to").glob("*.md"),
+        *(ROOT / "docs/explanation").glob("*.md"),
+    ]
+)
 
 
 def names_postgres(page: Path) -> bool:

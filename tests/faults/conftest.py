@@ -9,9 +9,7 @@ from tests.support.workers import Place, Workers, complaints, workers_at
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def place(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """SQLite, then PostgreSQL: what a test promises, it promises for both."""
     if request.param == "sqlite":
         place = Place(f"sqlite:///{tmp_path / 'penstock.db'}", "unused", tmp_path)

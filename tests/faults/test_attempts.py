@@ -237,8 +237,9 @@ def test_a_result_that_cannot_be_stored_is_an_error_and_the_work_is_not_repeated
 
 
 def fail_deeply() -> None:
+    prices: dict[str, int] = {}
     try:
-        {}["missing"]
+        prices["missing"]
     except KeyError as error:
         raise ValueError("deep down") from error
 

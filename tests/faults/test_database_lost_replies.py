@@ -12,7 +12,7 @@ from penstock.errors import StoreUnavailable
 from penstock.model.events import EventType
 from penstock.model.workers import Beat, WorkerInfo
 from penstock.store.contract import Store
-from tests.support.workers import QUICK, types, wait_until
+from tests.support.workers import types, wait_until
 
 TASKS = 5
 ONCE = ["task.created", "task.marked_ready", "task.claimed", "task.started", "task.completed"]
@@ -137,7 +137,7 @@ def test_a_suspect_whose_start_got_no_reply_is_given_back_and_runs_once(
     assert suspect.refresh().state == "ready"
 
     losing = lose_replies(store, "start")
-    with app.worker(**QUICK, poll=1):
+    with app.worker(heartbeat=0.3, lease=1.5, poll=1):
         assert suspect.result(timeout=20) == 1
     assert losing.lost == 2
     assert runs == Counter([1])
@@ -150,7 +150,7 @@ def test_a_heartbeat_whose_reply_was_lost_costs_a_living_worker_nothing(
     app: App, runs: Counter[int], lose_replies: LoseReplies
 ) -> None:
     losing = lose_replies(app.store, "heartbeat")
-    with app.worker(**QUICK) as worker:
+    with app.worker(heartbeat=0.3, lease=1.5) as worker:
         name = worker.id
         wait_until(lambda: losing.lost == 2)
         assert app.enqueue("count", {"number": 1}).result(timeout=20) == 1

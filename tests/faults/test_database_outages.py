@@ -6,11 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
 from penstock import App
 from penstock.model.events import EventType
+from penstock.model.states import State
 from penstock.store.contract import Store
 from penstock.store.opening import open_store
 from tests.support.proxy import Proxy, proxy_to
@@ -46,6 +48,9 @@ class Site:
         self.first, self.second = threading.Event(), threading.Event()
         self.began: Counter[int] = Counter()
 
+    def has_begun(self, number: int) -> bool:
+        return self.began[number] == 1
+
     def app(self) -> App:
         app = App(self.url, schema=self.schema)
 
@@ -77,7 +82,7 @@ def store(postgres_url: str, postgres_schema: str) -> Iterator[Store]:
 
 
 def completed(store: Store) -> int:
-    return store.counts()["completed"]  # type: ignore[index]
+    return store.counts()[State.COMPLETED]
 
 
 def changes_told(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
@@ -171,7 +176,7 @@ def test_an_observer_that_was_held_up_itself_begins_to_watch_anew(
             worker = app.worker(slots=1, heartbeat=HEARTBEAT, lease=LEASE)
             stack.enter_context(worker)
             stack.callback(site.first.set)
-            wait_until(lambda site=site: site.began[1] == 1)
+            wait_until(partial(site.has_begun, 1))
             sites.append((proxy, worker, worker.id))
         time.sleep(2 * HEARTBEAT)  # by now each has seen the other
 

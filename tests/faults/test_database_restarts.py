@@ -1,6 +1,7 @@
 """PostgreSQL crashes and comes back while a worker is at full speed."""
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,8 @@ from penstock import App
 from penstock.store.contract import Store
 from tests.support.servers import Server, private_server
 from tests.support.workers import wait_until
+
+log = logging.getLogger(__name__)
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -86,7 +89,7 @@ def test_a_crash_of_the_server_in_the_middle_of_a_drain_loses_nothing(server: Se
         wait_until(lambda: app.counts()["completed"] == TASKS, 90)
     counts = app.counts()
     extra = began.total() - TASKS
-    print(f"{before:.0f} a second before, {after:.0f} afterwards; {extra} extra runs")
+    log.info("%.0f a second before, %.0f afterwards; %d extra runs", before, after, extra)
 
     assert counts == {**dict.fromkeys(counts, 0), "completed": TASKS}
     assert len(began) == TASKS

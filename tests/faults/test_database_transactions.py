@@ -9,7 +9,7 @@ import pytest
 from penstock import App, AsyncTaskHandle, TaskHandle
 from penstock.model.events import EventType
 from tests.support.servers import Client, Server, private_server
-from tests.support.workers import types, wait_until
+from tests.support.workers import counted, wait_until
 
 pytestmark = pytest.mark.postgres
 
@@ -39,8 +39,8 @@ def test_no_transaction_is_open_while_long_handlers_run(server: Server) -> None:
     seen: list[Client] = []
     with app.worker(heartbeat=0.3, lease=1.5):
         executions = [app.enqueue(task) for task in ("on_thread", "on_loop") * 3]
-        for execution in executions:
-            wait_until(lambda id_=execution.id: EventType.STARTED in types(app.store, id_))
+        ids = [execution.id for execution in executions]
+        wait_until(lambda: counted(app.store, ids, EventType.STARTED).total() == len(ids))
         end = time.monotonic() + WATCHED_FOR
         while time.monotonic() < end:
             seen += server.clients()

@@ -15,6 +15,8 @@ from tests.support.proxy import Proxy, proxy_to
 from tests.support.servers import LISTENER, Server, private_server
 from tests.support.workers import wait_until
 
+log = logging.getLogger(__name__)
+
 pytestmark = pytest.mark.postgres
 
 POLL = 1.0
@@ -92,7 +94,7 @@ def test_a_worker_whose_listener_was_ended_is_soon_woken_within_milliseconds_aga
         assert latency(app) < 5
         wait_until(lambda: server.listeners() == 1)
         again = median(latency(app) for _ in range(20))
-    print(f"{1000 * again:.1f} ms")
+    log.info("%.1f ms", 1000 * again)
     assert again < 0.05
     assert said(caplog, "not listening for new work") == 1
     assert said(caplog, "listening for new work again") == 1

@@ -63,9 +63,7 @@ def test_where_nobody_can_see_the_process_it_runs_again_after_the_lease(
     app: App, place: Place, workers: Workers
 ) -> None:
     lease = 1.5
-    took = kill_in_the_middle(
-        app, place, workers, same_host=False, heartbeat=0.3, lease=lease
-    )
+    took = kill_in_the_middle(app, place, workers, same_host=False, heartbeat=0.3, lease=lease)
     assert lease - 0.5 < took < lease + MARGIN
 
 

@@ -1,12 +1,14 @@
 """A task that kills its worker ends alone: those that ran beside it complete."""
 
 import time
+from collections import Counter
+from functools import partial
 
 from penstock import App
 from penstock.model.events import EventType
 from penstock.model.executions import DEFAULT_MAX_CRASHES
 from tests.support import tasks
-from tests.support.workers import Place, Workers, counted, types, wait_until
+from tests.support.workers import Place, WorkerProcess, Workers, counted, types, wait_until
 
 CROWD = 100
 PATIENCE = 60.0
@@ -16,14 +18,17 @@ def supervise(app: App, workers: Workers, ids: list[str], **options: object) -> 
     """Start a worker again whenever it has died, until all have ended; return how often it died."""
     deaths = 0
     begun = time.monotonic()
-    process = workers.start(**options)
-    while not all_ended(app, ids):
+    while True:
+        process = workers.start(**options)
+        wait_until(partial(ended_or_dead, app, ids, process), timeout=PATIENCE)
+        if process.alive:
+            return deaths
+        deaths += 1
         assert time.monotonic() - begun < PATIENCE, app.counts()
-        if not process.alive:
-            deaths += 1
-            process = workers.start(**options)
-        wait_until(lambda: all_ended(app, ids) or not process.alive, timeout=PATIENCE)
-    return deaths
+
+
+def ended_or_dead(app: App, ids: list[str], process: WorkerProcess) -> bool:
+    return not process.alive or all_ended(app, ids)
 
 
 def all_ended(app: App, ids: list[str]) -> bool:
@@ -53,7 +58,9 @@ def test_a_poison_pill_is_abandoned_and_its_neighbours_complete(
     # The first death may find its start not yet written; every later one is charged.
     assert DEFAULT_MAX_CRASHES <= deaths <= DEFAULT_MAX_CRASHES + 1
     began = [run.execution_id for run in place.runs()].count(pill)
-    assert began == deaths == counted(app.store, [pill], EventType.CLAIMED)[pill]
+    # On its last chance it may have been given back, to run beside no other suspect.
+    happened = Counter(types(app.store, pill))
+    assert began == deaths == happened["task.claimed"] - happened["task.released"]
     assert max(crashes(app, one) for one in innocent) < DEFAULT_MAX_CRASHES
 
 
@@ -66,10 +73,13 @@ def test_a_pill_that_acts_late_does_not_take_its_neighbours_along(
     ids = [kinds[n % 2].enqueue(never).id for n in range(8)]
     pill = tasks.slow_pill.enqueue(place.gate).id
 
+    def all_run(death: int) -> bool:
+        began = len(place.runs()) == 9 * death
+        return began and counted(app.store, [*ids, pill], EventType.STARTED).total() == 9 * death
+
     for death in (1, 2):
         process = workers.start(slots=10)
-        wait_until(lambda: len(place.runs()) == 9 * death, what="all run beside the pill")
-        wait_until(lambda: counted(app.store, [*ids, pill], EventType.STARTED).total() == 9 * death)
+        wait_until(partial(all_run, death), what="all run beside the pill")
         place.open_gate()
         process.wait()
         (place.directory / "gate").unlink()

@@ -141,7 +141,7 @@ def test_a_worker_ends_itself_when_one_of_its_threads_has_died(
     ids = [tasks.hold.enqueue(place.gate).id for _ in range(3)]
     monkeypatch.setenv(BROKEN_OPERATION, operation)
     monkeypatch.setenv(BROKEN_AFTER, str(after))
-    faulty = workers.launch("tests.support.broken:app", **QUICK)
+    faulty = workers.launch("tests.support.broken:app", QUICK)
     wait_until(lambda: len(place.runs()) == 3 or not faulty.alive)
     # What makes each of the threads do its work: news of tasks, and an outcome to settle.
     ids.append(tasks.step.enqueue(1).id)

@@ -57,7 +57,8 @@ def live_through(store: Store, database: Database) -> None:
 
     worker(store, GONE)
     assert store.recover(WORKER, dead=[beat_of(store, GONE)]) == []
-    assert store.sweep(older_than=HOUR).executions == 0
+    assert store.sweep(older_than=HOUR).removed == 0
+    assert store.sweep_events(older_than=HOUR).removed == 0
     assert store.find(state=State.FAILED) == []
     assert [one.id for one in store.get(left)] == left
     assert store.history(second.id)

@@ -1,5 +1,6 @@
 """What a worker costs that has nothing to do."""
 
+import logging
 import multiprocessing
 import time
 from collections import Counter
@@ -12,6 +13,8 @@ import pytest
 from penstock import App
 from tests.support.servers import Server, private_server
 from tests.support.workers import wait_until
+
+log = logging.getLogger(__name__)
 
 A_MINUTE = 60.0
 MOST_STATEMENTS_PER_SECOND = 0.7
@@ -47,7 +50,7 @@ def test_an_idle_worker_sends_less_than_two_statements_in_three_seconds(server: 
     app.close()
 
     kinds = Counter(" ".join(text.split()[:3]) for text in seen)
-    print(f"{len(seen)} statements in a minute, {len(seen) / A_MINUTE:.2f} a second: {kinds}")
+    log.info("%.2f statements a second: %s", len(seen) / A_MINUTE, kinds)
     assert len(seen) > A_MINUTE / 4, "the log does not show even the heartbeats"
     assert len(seen) / A_MINUTE < MOST_STATEMENTS_PER_SECOND, seen
 
@@ -70,5 +73,5 @@ def test_an_idle_worker_on_sqlite_takes_less_than_a_hundredth_of_a_core(tmp_path
     url = f"sqlite:///{tmp_path / 'idle.db'}"
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         share = pool.submit(share_of_a_core, url, 20.0).result(60)
-    print(f"{share:.2%} of a core")
+    log.info("%.2f %% of a core", 100 * share)
     assert share < MOST_OF_A_CORE

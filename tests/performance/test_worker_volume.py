@@ -1,5 +1,6 @@
 """Many tasks: the memory of one worker, and the work of two."""
 
+import logging
 import multiprocessing
 import os
 from collections import Counter
@@ -11,6 +12,8 @@ import pytest
 from penstock import App
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+log = logging.getLogger(__name__)
 
 AT_ONCE = 5_000
 MEGABYTE = 1_000_000
@@ -69,7 +72,7 @@ def test_a_worker_keeps_its_size_over_a_hundred_thousand_tasks(where: tuple[str,
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         warm, *later = pool.submit(memory_of_a_worker, where, 5, 20_000).result(170)
     grown = (max(later) - warm) / MEGABYTE
-    print(f"{warm / MEGABYTE:.1f} MB when warm, at most {grown:.1f} MB more later")
+    log.info("%.1f MB when warm, at most %.1f MB more later", warm / MEGABYTE, grown)
     assert grown < 20
 
 
@@ -98,7 +101,7 @@ def test_two_workers_share_twenty_thousand_tasks_and_run_none_twice(
         ran = [future.result(120) for future in shares]
     counts = app.counts()
     app.close()
-    print(f"{[len(share) for share in ran]} of {tasks}")
+    log.info("%s of %d", [len(share) for share in ran], tasks)
     assert Counter(number for share in ran for number in share) == Counter(range(tasks))
     assert all(len(share) > tasks / 20 for share in ran), "one of them had nothing to do"
     assert counts == {**dict.fromkeys(counts, 0), "completed": tasks}

@@ -140,8 +140,8 @@ class Server:
     def clients(self) -> list[Client]:
         """Every connection but the test's own."""
         rows = self.query(
-            "SELECT application_name, state, extract(epoch FROM clock_timestamp() - xact_start)::float "
-            "FROM pg_stat_activity "
+            "SELECT application_name, state, "
+            "extract(epoch FROM clock_timestamp() - xact_start)::float FROM pg_stat_activity "
             f"WHERE backend_type = 'client backend' AND application_name <> '{OURS}'"
         )
         return [Client(*row) for row in rows]

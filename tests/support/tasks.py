@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from penstock import App, AsyncTaskHandle, GiveUp, RetryAfter, TaskHandle
+from penstock import App, AsyncTaskHandle, GiveUp, Retry, RetryAfter, TaskHandle
 from penstock.engine.attempts import current_execution
 from tests.support.workers import RUNS
 
@@ -144,6 +144,11 @@ def name_in_process() -> str | None:
 @app.task(executor="process", retry=[0])
 def unlucky_in_process(attempts: int) -> None:
     raise UnpicklableError(attempts, reason="it holds a lock")
+
+
+@app.task(executor="process", retry=Retry([0, 0], give_up_on=UnpicklableError))
+def final_in_process() -> None:
+    raise UnpicklableError(1, reason="for good")
 
 
 @app.task(executor="process", retry=["1h"])

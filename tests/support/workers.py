@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from penstock import App
 from penstock.cli.logs import configure_logging
@@ -129,10 +128,12 @@ class WorkerProcess:
     def wait(self, timeout: float = PATIENCE) -> int:
         return self.popen.wait(timeout)
 
+    def children(self) -> list[int]:
+        return [pid for pid in _processes() if _parent_of(pid) == self.pid]
+
     def signal_children(self, number: int) -> None:
-        for pid in _processes():
-            if _parent_of(pid) == self.pid:
-                os.kill(pid, number)
+        for pid in self.children():
+            os.kill(pid, number)
 
 
 @dataclass
@@ -143,9 +144,9 @@ class Workers:
     store: Store
     started: list[WorkerProcess] = field(default_factory=list)
 
-    def start(self, target: str = TASKS, **options: Any) -> WorkerProcess:
+    def start(self, **options: object) -> WorkerProcess:
         """Start a worker and return when others can see it."""
-        process = self.launch(target, **options)
+        process = self.launch(TASKS, options)
         wait_until(lambda: self.ids_of(process), what="a worker that others can see")
         return process
 
@@ -154,7 +155,7 @@ class Workers:
         name = f":{process.pid}"
         return [one.info.id for one in self.store.workers() if one.info.name.endswith(name)]
 
-    def launch(self, target: str = TASKS, **options: Any) -> WorkerProcess:
+    def launch(self, target: str, options: Mapping[str, object]) -> WorkerProcess:
         log_file = self.place.directory / f"worker-{len(self.started)}.log"
         with log_file.open("wb") as log:
             popen = subprocess.Popen(

@@ -13,9 +13,14 @@ import click
 from penstock import __version__
 from penstock.cli.acting import cancel, enqueue, pause, rerun, resume
 from penstock.cli.admin import admin
+from penstock.cli.bulk import ChosenTwice, NobodyToAsk, NothingChosen
 from penstock.cli.demo import demo
-from penstock.cli.reading import history, list_, show, status, workers
+from penstock.cli.examples import show_examples
+from penstock.cli.reading import history, list_, show, workers
+from penstock.cli.status import NothingToRedraw, status
 from penstock.cli.targets import TargetError
+from penstock.cli.verifying import verify_
+from penstock.cli.why import why
 from penstock.cli.work import NoTasks, worker
 from penstock.engine.misfits import InvalidArguments
 from penstock.engine.requests import InvalidOption
@@ -30,6 +35,7 @@ FOUND_SOMETHING_WRONG = 1
 USED_WRONGLY = 2
 
 _MISUSES = (
+    ChosenTwice,
     InvalidArguments,
     InvalidDatabaseUrl,
     InvalidDuration,
@@ -37,6 +43,9 @@ _MISUSES = (
     InvalidOption,
     InvalidPayload,
     NoTasks,
+    NobodyToAsk,
+    NothingChosen,
+    NothingToRedraw,
     SettingsError,
     TargetError,
     UnknownTask,
@@ -59,6 +68,18 @@ class _ToldMisuse(_Told):
     exit_code = USED_WRONGLY
 
 
+class _Interrupted(click.ClickException):
+    """Ctrl-C, where a command has nothing better to say about it."""
+
+    exit_code = FOUND_SOMETHING_WRONG
+
+    def __init__(self) -> None:
+        super().__init__("Stopped. What was done before that is done; the same command goes on.")
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"\n{self.message}", file=file, err=file is None)
+
+
 class _Commands(click.Group):
     """Commands in the order in which a newcomer meets them, not in that of the alphabet."""
 
@@ -72,6 +93,8 @@ class _Commands(click.Group):
         except PenstockError as error:
             told = _ToldMisuse if isinstance(error, _MISUSES) else _Told
             raise told(error) from error
+        except KeyboardInterrupt:
+            raise _Interrupted from None
 
 
 @click.group(
@@ -92,15 +115,18 @@ for _command in (
     list_,
     show,
     history,
+    why,
     rerun,
     cancel,
     pause,
     resume,
     workers,
     status,
+    verify_,
     admin,
 ):
     commands.add_command(_command)
+show_examples(commands)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from penstock.app import App
+from penstock.cli.bulk import Choice, ChosenTwice, NothingChosen, act_on_all, choice_options
 from penstock.cli.options import (
     DatabaseOptions,
     database_options,
@@ -21,6 +22,7 @@ from penstock.engine.requests import EnqueueOptions, InvalidOption, checked_name
 from penstock.errors import ExecutionNotFound, UnknownTask
 from penstock.model.durations import Duration
 from penstock.model.ids import parse_id
+from penstock.model.states import FINAL, LIVE, State
 
 
 class _Choices(TypedDict):
@@ -101,11 +103,27 @@ def _enqueue(
 
 
 @click.command
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@choice_options([state for state in State if state in LIVE])
 @click.option("--reason", metavar="TEXT", help="Why, for the history.")
 @database_options
-def cancel(*, database: DatabaseOptions, ids: tuple[str, ...], reason: str | None) -> None:
-    """End executions that have not begun; ask running ones to stop."""
+def cancel(
+    *, database: DatabaseOptions, choice: Choice, ids: tuple[str, ...], reason: str | None
+) -> None:
+    """End executions that have not begun; ask running ones to stop.
+
+    They are named by their ids, or chosen by --state. Those that are chosen are counted first,
+    and nothing is done before you have said yes.
+    """
+    if _chosen("cancel", ids, choice):
+        act_on_all(
+            database,
+            choice,
+            lambda store, batch: store.cancel(batch, reason=reason),
+            doing="cancel",
+            meanings={"cancelled": "cancelled", "requested": "running: asked to stop"},
+        )
+        return
     wanted = [parse_id(one) for one in ids]
     with database.opened() as store:
         answers = store.cancel(wanted, reason=reason)
@@ -113,10 +131,24 @@ def cancel(*, database: DatabaseOptions, ids: tuple[str, ...], reason: str | Non
 
 
 @click.command
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@choice_options([state for state in State if state in FINAL])
 @database_options
-def rerun(*, database: DatabaseOptions, ids: tuple[str, ...]) -> None:
-    """Give executions that have ended a new life, with fresh retries."""
+def rerun(*, database: DatabaseOptions, choice: Choice, ids: tuple[str, ...]) -> None:
+    """Give executions that have ended a new life, with fresh retries.
+
+    They are named by their ids, or chosen by --state. Those that are chosen are counted first,
+    and nothing is done before you have said yes.
+    """
+    if _chosen("rerun", ids, choice):
+        act_on_all(
+            database,
+            choice,
+            lambda store, batch: store.rerun(batch),
+            doing="rerun",
+            meanings={"rerun": "will run again"},
+        )
+        return
     wanted = [parse_id(one) for one in ids]
     with database.opened() as store:
         answers = store.rerun(wanted)
@@ -143,6 +175,15 @@ def resume(*, database: DatabaseOptions, queue: str) -> None:
     with database.opened() as store:
         changed = store.unpause(name)
     click.echo(f"{name}: {'resumed' if changed else 'was not paused'}")
+
+
+def _chosen(command: str, ids: tuple[str, ...], choice: Choice) -> bool:
+    """Whether executions are chosen by filter; ids and filters exclude each other."""
+    if ids and choice.given:
+        raise ChosenTwice(command, choice.given)
+    if not ids and choice.state is None:
+        raise NothingChosen(command)
+    return not ids
 
 
 def _tell(ids: list[str], answers: Sequence[str], meanings: dict[str, str]) -> None:

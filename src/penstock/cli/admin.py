@@ -1,10 +1,11 @@
-"""Commands for whoever looks after the database: admin migrate, admin sql."""
+"""Commands for whoever looks after the database: admin migrate, sql, cleanup, cleanup-events."""
 
 import re
 from collections.abc import Iterator
 
 import click
 
+from penstock.cli.cleaning import cleanup, cleanup_events
 from penstock.cli.options import DatabaseOptions, database_options
 from penstock.store.migrations import Migration, load_migrations
 from penstock.store.sql import in_schema, load_statements
@@ -27,6 +28,10 @@ _SQLITE_NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000
 @click.group
 def admin() -> None:
     """Look after the tables."""
+
+
+admin.add_command(cleanup)
+admin.add_command(cleanup_events)
 
 
 @admin.command

@@ -1,5 +1,7 @@
 """Which database a command works on: `--database` over the environment over penstock.toml."""
 
+import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from penstock.store.contract import Store
 from penstock.store.opening import open_store, sqlite_path
 
 CONNECT_TIMEOUT = 5  # seconds; a person is waiting
+INSUFFICIENT_PRIVILEGE = "42501"  # as PostgreSQL writes it
 
 Command = Callable[..., Any]
 
@@ -52,6 +55,40 @@ class NoAnswer(StoreUnavailable):
             "whether the server runs."
         )
         self.args = (sentence,)
+
+
+class FileForbidden(StoreError):
+    """A SQLite file that this user may not use as a database must be used."""
+
+    def __init__(self, path: str, because: str) -> None:
+        self.path = path
+        self.because = because
+        super().__init__(
+            f"The SQLite file {path!r} cannot be used: {because}. Run the command as the user "
+            "whose workers use it, or have the permissions changed."
+        )
+
+
+class NotSqlite(StoreError):
+    """A file that is there, and is no SQLite database."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path!r} is not a SQLite database. Check the URL: it must name the file that the "
+            "workers use."
+        )
+
+
+class RoleForbidden(StoreError):
+    """A PostgreSQL role without the rights on our tables."""
+
+    def __init__(self, url: str, *, because: BaseException) -> None:
+        self.url = hide_password(url)
+        super().__init__(
+            f"The role that {self.url} names may not do this: {_first_line(because)}. Use the role "
+            "that the workers use, or have the rights granted."
+        )
 
 
 class NoDatabaseNamed(StoreError):
@@ -106,7 +143,8 @@ class DatabaseOptions:
                 _refuse_silence(database.url)
         store = open_store(database.url, schema=database.schema, notify=database.notify)
         try:
-            yield store
+            with _cause_named(database.url):
+                yield store
         finally:
             store.close()
 
@@ -130,8 +168,44 @@ def default_explained(settings: Settings) -> Iterator[None]:
 def _refuse_nothing(path: str, *, must_exist: bool) -> None:
     if path == ":memory:":
         raise NothingInMemory
-    if must_exist and not Path(path).exists():
+    try:
+        exists = Path(path).exists()
+    except PermissionError as error:
+        raise FileForbidden(path, "its directory may not be looked into") from error
+    if must_exist and not exists:
         raise NoSuchFile(path)
+
+
+@contextmanager
+def _cause_named(url: str) -> Iterator[None]:
+    """Say what a person can do about it, where the driver only says that it did not work."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        trouble = _trouble_with_file(sqlite_path(url), error) if url.startswith("sqlite:") else None
+        if trouble is None:
+            raise
+        raise trouble from error
+    except Exception as error:
+        if getattr(error, "sqlstate", None) != INSUFFICIENT_PRIVILEGE:
+            raise
+        raise RoleForbidden(url, because=error) from error
+
+
+def _trouble_with_file(path: str, error: StoreUnavailable) -> StoreError | None:
+    code = getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB:
+        return NotSqlite(path)
+    if code not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}:
+        return None
+    directory = Path(path).resolve().parent
+    checks = (
+        (Path(path).is_dir(), "it is a directory"),
+        (not os.access(path, os.R_OK), "you may not read it"),
+        (not os.access(path, os.W_OK), "you may not write to it"),
+        (not os.access(directory, os.W_OK), f"you may not write to its directory {directory}"),
+    )
+    return next((FileForbidden(path, because) for is_so, because in checks if is_so), None)
 
 
 def _refuse_silence(url: str) -> None:

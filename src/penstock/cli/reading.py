@@ -1,4 +1,4 @@
-"""Commands that look and change nothing: list, show, history, workers, status."""
+"""Commands that look and change nothing: list, show, history, workers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,12 +9,11 @@ from penstock.cli.shapes import (
     event_shape,
     execution_shape,
     print_json,
-    queue_shapes,
-    status_shape,
     worker_shape,
 )
 from penstock.cli.tables import (
     Cell,
+    Line,
     moment,
     print_fields,
     print_line,
@@ -22,6 +21,7 @@ from penstock.cli.tables import (
     printable,
     shortened,
     state_cell,
+    table_lines,
 )
 from penstock.errors import ExecutionNotFound
 from penstock.model.events import Event, EventType
@@ -162,42 +162,8 @@ def workers(*, database: DatabaseOptions, as_json: bool) -> None:
     if not peers:
         click.echo("No worker is alive.", err=True)
         return
-    _print_workers(peers)
-
-
-@click.command
-@json_option
-@database_options
-def status(*, database: DatabaseOptions, as_json: bool) -> None:
-    """Count the executions in each state; name the queues and the workers."""
-    with database.opened() as store:
-        counts, peers, paused = store.counts(), store.workers(), store.paused()
-    if as_json:
-        print_json(status_shape(counts, peers, paused))
-        return
-    print_table(
-        ("state", "executions"),
-        [(state_cell(state), str(count)) for state, count in counts.items()],
-    )
-    click.echo()
-    queues = queue_shapes(peers, paused)
-    if queues:
-        print_table(
-            ("queue", "workers", ""),
-            [
-                (
-                    queue["name"],
-                    str(queue["workers"]),
-                    Cell("paused", "bold yellow") if queue["paused"] else "",
-                )
-                for queue in queues
-            ],
-        )
-        click.echo()
-    if peers:
-        _print_workers(peers)
-    else:
-        click.echo("No worker is alive.")
+    for line in worker_lines(peers):
+        print_line(line)
 
 
 def event_cell(event: Event) -> Cell:
@@ -276,8 +242,8 @@ def _print_traceback(error: Mapping[str, object]) -> None:
         print_line([Cell(printable(line), "dim")])
 
 
-def _print_workers(peers: Sequence[Peer]) -> None:
-    print_table(
+def worker_lines(peers: Sequence[Peer]) -> Iterator[Line]:
+    return table_lines(
         ("worker", "name", "slots", "queues", "started", "last heartbeat"),
         [
             (

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from penstock.cli import commands
+from penstock.cli.examples import EXAMPLES
 
 BEGIN = "<!-- begin: written from the declaration of the commands -->"
 END = "<!-- end: written from the declaration of the commands -->"
@@ -47,6 +48,8 @@ def _sections() -> Iterator[str]:
         yield from (f"## `{typed}`", "", "```console")
         yield f"$ {typed} {' '.join(command.collect_usage_pieces(context))}"
         yield from ("```", "", inspect.cleandoc(command.help or ""), "")
+        if examples := EXAMPLES.get(typed):
+            yield from ("```console", *(f"$ {example}" for example in examples), "```", "")
         yield from ("| option | meaning | default |", "|---|---|---|")
         for parameter in command.params:
             if isinstance(parameter, click.Option) and not parameter.hidden:

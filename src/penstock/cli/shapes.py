@@ -3,7 +3,7 @@
 Stored payloads are passed on as the JSON that they are, so no number loses a digit.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.model.events import Event
 from penstock.model.executions import Snapshot
-from penstock.model.states import State
+from penstock.model.waiting import QueueDepth
 from penstock.model.workers import Peer
 
 Shape = dict[str, Any]
@@ -64,27 +64,24 @@ def worker_shape(peer: Peer) -> Shape:
     }
 
 
-def queue_shapes(peers: Sequence[Peer], paused: Sequence[str]) -> list[Shape]:
-    """Every queue that a worker serves or that is paused, by name."""
-    names = {queue for peer in peers for queue in peer.info.queues} | set(paused)
+def queue_shapes(
+    peers: Sequence[Peer], paused: Sequence[str], depths: Sequence[QueueDepth]
+) -> list[Shape]:
+    """Every queue that has ready executions, that a worker serves or that is paused, by name."""
+    served = {queue for peer in peers for queue in peer.info.queues}
+    deep = {depth.queue: depth for depth in depths}
     return [
         {
             "name": name,
             "paused": name in paused,
             "workers": sum(name in peer.info.queues for peer in peers),
+            "ready": deep[name].ready if name in deep else 0,
+            "oldest_ready_seconds": (
+                deep[name].oldest_age.total_seconds() if name in deep else None
+            ),
         }
-        for name in sorted(names)
+        for name in sorted(served | set(paused) | set(deep))
     ]
-
-
-def status_shape(
-    counts: Mapping[State, int], peers: Sequence[Peer], paused: Sequence[str]
-) -> Shape:
-    return {
-        "states": {state.value: count for state, count in counts.items()},
-        "queues": queue_shapes(peers, paused),
-        "workers": [worker_shape(peer) for peer in peers],
-    }
 
 
 def print_json(shape: Shape | list[Shape]) -> None:

@@ -6,7 +6,8 @@ unless COLUMNS asks for it, because another program may want the whole of a valu
 
 import os
 import sys
-from collections.abc import Collection, Iterable, Sequence
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -41,6 +42,9 @@ class Cell:
     style: str = ""
 
 
+Line = Sequence[Cell]
+
+
 def state_cell(state: str) -> Cell:
     return Cell(state, STATE_STYLES.get(state, ""))
 
@@ -52,7 +56,19 @@ def print_table(
     whole: Collection[str] = (),
     dispensable: Sequence[str] = (),
 ) -> None:
-    """Print aligned columns.
+    """Print aligned columns, as `table_lines` lays them out."""
+    for line in table_lines(titles, rows, whole=whole, dispensable=dispensable):
+        print_line(line)
+
+
+def table_lines(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[Cell | str]],
+    *,
+    whole: Collection[str] = (),
+    dispensable: Sequence[str] = (),
+) -> Iterator[Line]:
+    """Yield a line for the titles and one for each row, in aligned columns.
 
     Where there is too little room, the `dispensable` ones are left out, the last one first,
     and then all but those in `whole` are cut.
@@ -77,7 +93,7 @@ def print_table(
     else:
         narrowed = widths
     for row in (head, *cells):
-        print_line(_laid_out([row[n] for n in kept], narrowed))
+        yield _laid_out([row[n] for n in kept], narrowed)
 
 
 def print_fields(fields: Iterable[tuple[str, Cell | str]]) -> None:
@@ -86,6 +102,19 @@ def print_fields(fields: Iterable[tuple[str, Cell | str]]) -> None:
     width = max(len(name) for name, _ in named)
     for name, value in named:
         print_line([Cell(f"{name:<{width}}", "bold"), Cell(" " * GAP), value])
+
+
+def print_wrapped(text: str, *, mark: str = "", style: str = "") -> None:
+    """Print a paragraph below `mark`, broken between words where the window ends."""
+    room, safe = _room(), printable(text)
+    if room is not None:
+        # Never within a word: an id that is broken cannot be copied.
+        width = max(room - len(mark), NARROWEST)
+        lines = textwrap.wrap(safe, width, break_long_words=False, break_on_hyphens=False)
+    else:
+        lines = [safe]
+    for n, line in enumerate(lines):
+        print_line([Cell(mark if n == 0 else " " * len(mark), style), Cell(line, style)])
 
 
 def print_line(cells: Iterable[Cell]) -> None:

@@ -21,6 +21,7 @@ MOST_AT_ONCE = 500
 MOST_UNSETTLED = 2_000
 STOCK_AGE = 0.1  # what has waited here for so long is better off with another worker
 RECONCILE_EVERY = 30.0
+LOOK_AGAIN_AFTER = 0.25
 
 T = TypeVar("T")
 
@@ -49,6 +50,8 @@ class Claimer:
         self._held = held
         self._poll = poll
         self._turn = 0
+        self._look_soon = False
+        self._room_was_made = False
         self._wants_quiet = False  # a suspect on its last chance waits for the others to end
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -67,6 +70,7 @@ class Claimer:
 
     def more_room(self) -> None:
         """A slot is free: worth a look only if the last claim left something behind."""
+        self._room_was_made = True  # in this order: a claim that is under way looks here last
         if self._may_have_more:
             self._wake.set()
 
@@ -104,16 +108,21 @@ class Claimer:
     def _nap(self) -> float:
         if self._runner.stock:
             return STOCK_AGE
-        return min(self._poll, max(0.0, self._reconcile_at - time.monotonic()))
+        longest = LOOK_AGAIN_AFTER if self._look_soon else self._poll
+        return min(longest, max(0.0, self._reconcile_at - time.monotonic()))
 
     def _fill_free_slots(self) -> bool:
         """Claim as much as there is room for; True if there may be more and room for it."""
         if self._runner.stock:
             self._runner.give_back_stock(older_than=STOCK_AGE)
-        room = min(self._runner.room, MOST_AT_ONCE, MOST_UNSETTLED - self._settler.backlog)
+        self._room_was_made = False
+        free = self._runner.room
+        room = min(free, MOST_AT_ONCE, MOST_UNSETTLED - self._settler.backlog)
         if room <= 0:
+            self._look_soon = free > 0  # nobody tells us when the settler has caught up
             return False
         asked = self._asked
+        self._may_have_more = False  # not after the claims: a wake-up may land meanwhile
         self._turn += 1
         got, more, held_back = 0, False, False
         for tasks, most in _in_turn(self._groups(room), self._turn):
@@ -127,7 +136,12 @@ class Claimer:
             # Of suspects there is never more than one in an answer, however many are left.
             more = more or len(claimed) == limit or any(one.suspect for one in claimed)
             held_back = held_back or not suspects
-        self._may_have_more = more or held_back
+        self._may_have_more = self._may_have_more or more or held_back
+        if self._may_have_more and self._room_was_made:
+            self._wake.set()
+        # Only a look that finds nothing is a thorough one: what was given back at an old place
+        # may have been passed over.
+        self._look_soon = got > 0
         if got == 0:
             self._answered = asked
         return more
@@ -202,7 +216,10 @@ class Claimer:
         if time.monotonic() < self._reconcile_at:
             return
         self._reconcile_at = time.monotonic() + RECONCILE_EVERY
-        for lease in self._store.reconcile(self._worker_id(), tuple(self._held)):
+        lost = self._store.reconcile(self._worker_id(), tuple(self._held))
+        # What was settled while we compared is lost to nobody; what is lost is said once.
+        for lease in self._held.intersection(lost):
+            self._held.discard(lease)
             log.warning("the lease on %s went to another worker", lease.execution_id)
 
 

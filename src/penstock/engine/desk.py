@@ -2,19 +2,42 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
+from typing import Protocol
 
 from penstock.engine.attempts import AnyTask, Attempt
 from penstock.engine.deferrals import Interrupted
 from penstock.engine.handle import NoDeferralHere
 from penstock.engine.settler import Settler
 from penstock.engine.slots import SlotToken
-from penstock.errors import LeaseLost
-from penstock.model.executions import Claimed
+from penstock.errors import LeaseLost, PenstockError
+from penstock.model.executions import Claimed, Lease
 from penstock.model.states import SubState
 from penstock.store.contract import Store
+
+
+class Surroundings(Protocol):
+    """What an attempt has to know of the worker around it."""
+
+    @property
+    def stopping(self) -> bool: ...
+    def may_have_lost_all(self) -> bool: ...
+    def has_lost(self, lease: Lease) -> bool: ...
+    def watch_deadline(self, attempt: Attempt) -> None: ...
+
+
+class CompletionOpen(PenstockError):
+    """A handler wants to wait while its completion is in a transaction that is not decided."""
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+        super().__init__(
+            f"{task!r} called handle.complete(…, connection=…) and then defer_until, while that "
+            "connection's transaction was still open: nobody could tell whether it has ended. "
+            "Commit or roll back first."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +47,7 @@ class AttemptDesk:
     attempt: Attempt
     store: Store
     settler: Settler
-    worker_lost_leases: Callable[[], bool]
+    worker: "Surroundings"
 
     @property
     def cancelled(self) -> bool:
@@ -32,7 +55,16 @@ class AttemptDesk:
 
     @property
     def lease_lost(self) -> bool:
-        return self.attempt.ended or self.worker_lost_leases()
+        return self._lost or self.worker.may_have_lost_all()
+
+    @property
+    def _lost(self) -> bool:
+        """Whether it is certain: an outage of the database alone ends nothing that waits."""
+        return self.attempt.ended or self.worker.has_lost(self.attempt.claimed.lease)
+
+    @property
+    def in_doubt(self) -> bool:
+        return self.attempt.in_doubt
 
     @property
     def slot(self) -> SlotToken:
@@ -45,72 +77,98 @@ class AttemptDesk:
     def monotonic(self) -> float:
         return time.monotonic()
 
-    def now(self) -> datetime:
-        """The database's time, as far as this worker knows it."""
-        attempt = self.attempt
-        since_claim = timedelta(seconds=time.monotonic() - attempt.received_at)
-        return attempt.claimed.claimed_at + since_claim
-
     # --- deferral ---------------------------------------------------------------------
 
     def wait(self, seconds: float) -> None:
-        self.attempt.stirred.wait(seconds)
+        # Cleared before anybody looks why: who stirs it after that is heard the next time.
+        if self.attempt.stirred.wait(seconds):
+            self.attempt.stirred.clear()
+
+    @property
+    def ending(self) -> bool:
+        return self.attempt.cancelled or self.attempt.released or self._lost
 
     def raise_if_ended(self) -> None:
         if self.attempt.cancelled or self.attempt.released:
             raise Interrupted
-        if self.lease_lost:
+        if self._lost:
             raise LeaseLost(self.attempt.id, doing="wait any longer")
 
     def give_up_slot(self, reason: str | None) -> None:
-        lease = self.attempt.claimed.lease
-        written = self.settler.change_sub_state(lease, SubState.DEFERRED, reason)
+        if self.in_doubt:
+            self._refuse_in_doubt()
+        written = self._change(SubState.DEFERRED, reason)
         self._expect(held=written.result(), doing="be deferred")
         self._rest()
 
     async def agive_up_slot(self, reason: str | None) -> None:
-        lease = self.attempt.claimed.lease
-        written = self.settler.change_sub_state(lease, SubState.DEFERRED, reason)
-        self._expect(held=await asyncio.wrap_future(written), doing="be deferred")
+        if self.in_doubt:
+            await asyncio.to_thread(self._refuse_in_doubt)
+        written = self._change(SubState.DEFERRED, reason)
+        try:
+            held = await asyncio.wrap_future(written)
+        except asyncio.CancelledError:
+            if not self.ending:
+                self._change(SubState.ACTIVE)  # the other is written all the same
+            raise
+        self._expect(held=held, doing="be deferred")
         self._rest()
+
+    def _refuse_in_doubt(self) -> None:
+        """Its row is locked by the handler itself: whoever wrote it would wait for ever."""
+        if self.store.read_back([self.attempt.claimed.lease]) == ["open"]:
+            raise CompletionOpen(self.attempt.task.name)
 
     def _rest(self) -> None:
         """From here on the task has no slot, and its time does not run."""
         self.attempt.stop_clock()
+        self.attempt.stirred.clear()  # of what woke it the last time
         self.slot.release()
         # Whoever stops the worker looks for deferred tasks once: let none slip by.
+        if self.worker.stopping:
+            self.attempt.released = True
         self.raise_if_ended()
 
     def take_slot(self) -> None:
         slot, stirred = self.slot, self.attempt.stirred
-        slot.ask(stirred.set)
-        while not slot.held:
-            stirred.wait()
-            stirred.clear()
-            if self.attempt.cancelled or self.attempt.released:
-                slot.withdraw()
-                raise Interrupted
-        written = self.settler.change_sub_state(self.attempt.claimed.lease, SubState.ACTIVE, None)
-        self.attempt.start_clock()
+        if slot.ask(stirred.set):
+            while not slot.held:
+                stirred.wait()
+                stirred.clear()
+                if self.ending and not slot.held:
+                    slot.withdraw()
+                    self.raise_if_ended()
+        self._expect(held=slot.held, doing="go on")
+        written = self._go_on()
         self._expect(held=written.result(), doing="go on")
 
     async def atake_slot(self) -> None:
-        slot = self.slot
-        loop = asyncio.get_running_loop()
-        held = asyncio.Event()
-
-        def tell() -> None:
-            loop.call_soon_threadsafe(held.set)
-
-        slot.ask(tell)
-        try:
-            await held.wait()
-        except BaseException:
-            slot.withdraw()
-            raise
-        written = self.settler.change_sub_state(self.attempt.claimed.lease, SubState.ACTIVE, None)
-        self.attempt.start_clock()
+        slot, loop = self.slot, asyncio.get_running_loop()
+        answered = asyncio.Event()
+        stopped: asyncio.CancelledError | None = None
+        if slot.ask(lambda: _tell(loop, answered)):
+            while not answered.is_set():
+                try:
+                    await answered.wait()
+                except asyncio.CancelledError as error:
+                    if self.ending:
+                        slot.withdraw()
+                        raise
+                    stopped = error  # by a time limit of the handler's own: it goes on in a slot
+        self._expect(held=slot.held, doing="go on")
+        written = self._go_on()
         self._expect(held=await asyncio.wrap_future(written), doing="go on")
+        if stopped is not None:
+            raise stopped
+
+    def _go_on(self) -> Future[bool]:
+        written = self._change(SubState.ACTIVE)
+        self.attempt.start_clock()
+        self.worker.watch_deadline(self.attempt)
+        return written
+
+    def _change(self, sub_state: SubState, reason: str | None = None) -> Future[bool]:
+        return self.settler.change_sub_state(self.attempt.claimed.lease, sub_state, reason)
 
     def _expect(self, *, held: bool, doing: str) -> None:
         if not held:
@@ -128,6 +186,10 @@ class AttemptDesk:
         return None if self.attempt.start_is_known() else self.attempt.started_at
 
 
+def _tell(loop: asyncio.AbstractEventLoop, answered: asyncio.Event) -> None:
+    loop.call_soon_threadsafe(answered.set)
+
+
 @dataclass(slots=True)
 class ChildDesk:
     """The same for a task in a process of its own: it has no slot to give back."""
@@ -137,6 +199,7 @@ class ChildDesk:
     in_doubt: bool = False
     cancelled: bool = False  # a child is not asked: it is ended
     lease_lost: bool = False
+    ending: bool = False
 
     @property
     def store(self) -> Store:
@@ -148,9 +211,6 @@ class ChildDesk:
 
     def monotonic(self) -> float:
         return time.monotonic()
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
 
     def wait(self, seconds: float) -> None:
         del seconds

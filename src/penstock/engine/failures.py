@@ -46,12 +46,14 @@ def _users_traceback(error: BaseException) -> str:
 
 def _leave_out_engine(told: traceback.TracebackException) -> None:
     """Also from the errors that it came from, and from those that it is a group of."""
-    told.stack = traceback.StackSummary.from_list(
-        frame for frame in told.stack if not frame.filename.startswith(_ENGINE)
-    )
-    for other in (told.__cause__, told.__context__, *(told.exceptions or ())):
-        if other is not None:
-            _leave_out_engine(other)
+    ahead = [told]
+    while ahead:
+        one = ahead.pop()
+        one.stack = traceback.StackSummary.from_list(
+            frame for frame in one.stack if not frame.filename.startswith(_ENGINE)
+        )
+        related = (one.__cause__, one.__context__, *(one.exceptions or ()))
+        ahead += [other for other in related if other is not None]
 
 
 def _storable(text: str, longest: int) -> str:

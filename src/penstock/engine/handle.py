@@ -2,12 +2,10 @@
 
 import asyncio
 import inspect
-import time
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import NoReturn, Protocol, TypeVar
-
-import msgspec
 
 from penstock.engine.deferrals import (
     Check,
@@ -21,10 +19,13 @@ from penstock.engine.deferrals import (
 )
 from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.slots import SlotToken
-from penstock.errors import LeaseLost, PenstockError
+from penstock.errors import LeaseLost, PenstockError, StoreUnavailable
 from penstock.model.durations import Duration, parse_duration
 from penstock.model.executions import Claimed
+from penstock.model.payloads import encode
 from penstock.store.contract import Store
+
+log = logging.getLogger("penstock.worker")
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ class Defer(PenstockError):
             raise ValueError(message)
         self.delay = None if delay is None else parse_duration(delay)
         self.until = until
-        self.reason = reason
+        self.reason = _storable("reason", reason)
         super().__init__(reason or "to be continued")
 
     def delay_from(self, now: datetime) -> timedelta:
@@ -82,7 +83,10 @@ class Desk(Protocol):
     def cancelled(self) -> bool: ...
     @property
     def slot(self) -> SlotToken: ...
-    def now(self) -> datetime: ...
+    @property
+    def in_doubt(self) -> bool: ...
+    @property
+    def ending(self) -> bool: ...
     def monotonic(self) -> float: ...
     def wait(self, seconds: float) -> None: ...
     def raise_if_ended(self) -> None: ...
@@ -99,6 +103,7 @@ class _Handle:
         self._claimed = claimed
         self._desk = desk
         self._progress_at = float("-inf")
+        self._shown = ""
 
     @property
     def execution_id(self) -> str:
@@ -134,7 +139,8 @@ class _Handle:
         """End this attempt without spending it, and come back after `delay`, from the start."""
         raise Defer(delay, reason=reason)
 
-    def _story(self, every: Duration, timeout: Duration | None) -> Story:
+    def _story(self, every: Duration, timeout: Duration | None, reason: str | None) -> Story:
+        _storable("reason", reason)
         interval = parse_duration(every)
         if not interval:
             message = "defer_until(every=…) must be longer than nothing, for example every='5s'."
@@ -143,21 +149,33 @@ class _Handle:
             every=interval,
             timeout=None if timeout is None else parse_duration(timeout),
             monotonic=self._desk.monotonic,
+            ending=lambda: self._desk.ending,
         )
 
     def _progress(self, fraction: float, note: str | None) -> str | None:
         if isinstance(fraction, bool) or not 0 <= fraction <= 1:
             message = f"handle.progress({fraction!r}) must be given a fraction between 0 and 1."
             raise ValueError(message)
-        now = time.monotonic()
-        if now - self._progress_at < PROGRESS_EVERY and fraction < 1:
+        if self._desk.in_doubt:
+            return None  # the handler's own transaction may have this task locked
+        now = self._desk.monotonic()
+        recent = now - self._progress_at < PROGRESS_EVERY
+        if recent and fraction < 1:
             return None  # a loop may call this a million times; nobody looks so often
-        self._progress_at = now
-        shown = {"fraction": float(fraction), "note": note}
-        return msgspec.json.encode(shown).decode()
+        shown = encode({"fraction": float(fraction), "note": note})
+        if recent and shown == self._shown:
+            return None
+        self._progress_at, self._shown = now, shown
+        return shown
 
     def _show(self, progress: str) -> None:
-        if not self._desk.store.progress(self._claimed.lease, progress):
+        try:
+            held = self._desk.store.progress(self._claimed.lease, progress)
+        except StoreUnavailable as error:
+            # Nobody sees it now; the work goes on, and so does the next word about it.
+            log.debug("cannot show the progress of %s: %s", self.execution_id, error)
+            return
+        if not held:
             raise LeaseLost(self.execution_id, doing="show its progress")
 
 
@@ -180,7 +198,7 @@ class TaskHandle(_Handle):
         Raises:
             DeferTimeout: it did not come true within `timeout`.
         """
-        story = self._story(every, timeout)
+        story = self._story(every, timeout, reason)
         told: bool | None = None
         try:
             step = next(story)
@@ -229,6 +247,7 @@ class TaskHandle(_Handle):
 
     def once(self, name: str, *, connection: SyncConnection) -> bool:
         """True exactly once for this execution and name: in the transaction that commits it."""
+        _storable("name", name)
         return self._desk.store.once_on(connection, self._claimed.lease, name)
 
 
@@ -244,7 +263,7 @@ class AsyncTaskHandle(_Handle):
         reason: str | None = None,
     ) -> None:
         """Wait until `condition`, plain or async, is true: as `TaskHandle.defer_until` does."""
-        story = self._story(every, timeout)
+        story = self._story(every, timeout, reason)
         told: bool | None = None
         try:
             step = next(story)
@@ -292,4 +311,11 @@ class AsyncTaskHandle(_Handle):
 
     async def once(self, name: str, *, connection: AsyncConnection) -> bool:
         """True exactly once for this execution and name: in the transaction that commits it."""
+        _storable("name", name)
         return await self._desk.store.aonce_on(connection, self._claimed.lease, name)
+
+
+def _storable(what: str, text: str | None) -> str | None:
+    """Refuse here, in the handler, what the database could not take later."""
+    encode({what: text})
+    return text

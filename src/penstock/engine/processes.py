@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any
 
-from penstock.engine.attempts import AnyTask
+from penstock.engine.attempts import AnyTask, current_execution
 from penstock.engine.desk import ChildDesk
 from penstock.engine.failures import message_of, stored_error
 from penstock.engine.handle import TaskHandle

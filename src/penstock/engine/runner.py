@@ -7,6 +7,7 @@ short tasks need not wait for the database between one and the next.
 import asyncio
 import contextvars
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -42,10 +43,13 @@ class Runner:
         loop: asyncio.AbstractEventLoop,
         settler: Settler,
         store: Store,
-        lease_lost: Callable[[], bool],
+        may_have_lost_all: Callable[[], bool],
+        has_lost: Callable[[Lease], bool],
     ) -> None:
+        self._pid = os.getpid()
         self._store = store
-        self._lease_lost = lease_lost
+        self.may_have_lost_all = may_have_lost_all
+        self.has_lost = has_lost
         self.slots = SlotPool(slots, when_free=self._begin_more)
         # By lease: a task that was taken from us may come back while its old attempt goes on.
         self.running: dict[Lease, Attempt] = {}
@@ -183,7 +187,7 @@ class Runner:
         current_execution.set(attempt.id)
         self._begin(attempt)
         options = attempt.task.options
-        self._watch_deadline(attempt)
+        self.watch_deadline(attempt)
         try:
             if options.executor == "process":
                 outcome = self._run_in_process(attempt)
@@ -219,22 +223,16 @@ class Runner:
             return attempt.failed(answer.error, answer.stored)
         return attempt.completed_with(answer.result)
 
-    def _watch_deadline(self, attempt: Attempt) -> None:
-        if attempt.deadline is not None:
+    def watch_deadline(self, attempt: Attempt) -> None:
+        """End it when its time is up; to be called again whenever its clock has stood still."""
+        if attempt.deadline is not None and attempt.limit is None:
             self._deadlines.call_at(attempt.deadline, lambda: self._time_is_up(attempt))
 
     def _time_is_up(self, attempt: Attempt) -> None:
         timeout = attempt.task.options.timeout
-        if attempt.ended or timeout is None:
-            return
-        if attempt.deferred:
-            # Its time does not run; look again after as long as it may run at the most.
-            again = time.monotonic() + timeout.total_seconds()
-            self._deadlines.call_at(again, lambda: self._time_is_up(attempt))
-            return
-        if attempt.deadline is not None and attempt.deadline > time.monotonic():
-            self._watch_deadline(attempt)
-            return
+        deadline = attempt.deadline
+        if attempt.ended or timeout is None or deadline is None or deadline > time.monotonic():
+            return  # it waits, or has waited: then its new deadline is watched
         self._end(attempt, attempt.failed(TimedOut(attempt.task.name, timeout)))
         if attempt.task.options.executor == "process":
             self._stop(attempt)
@@ -257,6 +255,8 @@ class Runner:
             self._settler.note_start(attempt.claimed.lease, attempt.started_at)
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+        if os.getpid() != self._pid:
+            os._exit(0)  # a copy that the task has forked: it has none of our threads
         with self._lock:
             if attempt.ended:
                 return  # its time was up before it came to an end by itself
@@ -271,10 +271,14 @@ class Runner:
             # Not before the settler has it: nothing may look idle in between.
             self.running.pop(attempt.claimed.lease, None)
         if attempt.slot is not None:
-            attempt.slot.release()
+            attempt.slot.end()
 
     def _desk_of(self, attempt: Attempt) -> AttemptDesk:
-        return AttemptDesk(attempt, self._store, self._settler, self._lease_lost)
+        return AttemptDesk(attempt, self._store, self._settler, self)
+
+    @property
+    def stopping(self) -> bool:
+        return self._closing
 
     # --- stopping ---------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -153,22 +153,25 @@ class Settler:
 
     def _write(self, outcomes: list[Outcome]) -> None:
         """Tell the database all that is new, or keep it until the database is back."""
+        # Once for both: what is deferred from now on has to wait until its start is told.
+        changes = tuple(self._changes)
         try:
-            self._record_starts()
-            self._change_sub_states()
+            self._record_starts({change.lease for change in changes})
+            self._change_sub_states(changes)
             self._read_back()
             if outcomes:
                 self.last_turn = time.monotonic()
                 self._settle(outcomes)
-        except StoreUnavailable:
+        except StoreUnavailable as error:
             # The work is done; only its record is missing.
             with self._changed:
                 self._outcomes.extendleft(reversed(outcomes))
+            if isinstance(error, StoreBusy):
+                self._refuse_deferrals(error)
             raise
 
-    def _record_starts(self) -> None:
+    def _record_starts(self, changing: Collection[Lease]) -> None:
         before = time.monotonic() - RECORD_START_AFTER
-        changing = {change.lease for change in tuple(self._changes)}  # first began, then deferred
         due = [
             (lease, at)
             for lease, (noted, at) in tuple(self._starts.items())
@@ -184,8 +187,7 @@ class Settler:
         self._outage.ends()
         self._telling.clear()
 
-    def _change_sub_states(self) -> None:
-        changes = tuple(self._changes)
+    def _change_sub_states(self, changes: Iterable[_Change]) -> None:
         for (sub_state, reason), group in groupby(
             changes, key=lambda one: (one.sub_state, one.reason)
         ):
@@ -208,8 +210,9 @@ class Settler:
         waiting for ever.
         """
         with self._changed:
-            refused = [one for one in self._changes if one.sub_state is SubState.DEFERRED]
-            self._changes = deque(one for one in self._changes if one not in refused)
+            changes = tuple(self._changes)
+            self._changes = deque(one for one in changes if one.sub_state is SubState.ACTIVE)
+        refused = [one for one in changes if one.sub_state is SubState.DEFERRED]
         for change in refused:
             change.written.set_exception(busy)
 

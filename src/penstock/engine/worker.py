@@ -20,6 +20,7 @@ from penstock.engine.claimer import Claimer
 from penstock.engine.heart import Heart
 from penstock.engine.identity import own_identity
 from penstock.engine.maintenance import Maintenance
+from penstock.engine.retention import Retention, Sweeper
 from penstock.engine.runner import Runner
 from penstock.engine.settler import Settler
 from penstock.errors import StoreError
@@ -34,6 +35,7 @@ log = logging.getLogger("penstock.worker")
 STUCK_AFTER = 180.0  # longer than any statement may take, and its repetition
 EXIT_STUCK = 70
 LOOP_PATIENCE = 0.1  # a handler that blocks the loop must not keep the process
+LISTEN_FOR = 0.25
 CANCEL_LOOK_EVERY = 0.1  # where every change of the file is a hint
 
 
@@ -61,6 +63,7 @@ class Worker:
         options: WorkerOptions,
         *,
         loop: asyncio.AbstractEventLoop | None = None,
+        retention: Retention | None = None,
     ) -> None:
         self._store = store
         self._tasks = tasks
@@ -70,6 +73,7 @@ class Worker:
         self.id = new_id()
         self._held: set[Lease] = set()
         self._next_cancel_look = 0.0
+        self._cancel_hinted = False
         self._stopping = threading.Event()
         self._watching = False  # whether a part that has ended is a fault
         self._threads: dict[str, threading.Thread] = {}
@@ -79,7 +83,8 @@ class Worker:
             loop=self._loop,
             settler=self._settler,
             store=store,
-            lease_lost=lambda: self._heart.lease_lost,
+            may_have_lost_all=lambda: self._heart.lease_lost,
+            has_lost=lambda lease: lease.worker_id != self.id,
         )
         self._claimer = Claimer(
             store,
@@ -97,6 +102,9 @@ class Worker:
             every=options.poll.total_seconds(),
             when_ready=self._claimer.wake,
         )
+        self._sweeper: Sweeper | None = None
+        if retention is not None:
+            self._sweeper = Sweeper(store, retention, worker_id=lambda: self.id)
         self._heart = Heart(
             store,
             self,
@@ -132,6 +140,8 @@ class Worker:
         self._spawn("heart", self._heart.run_until_stopped)
         self._spawn("claimer", self._claimer.run_until_stopped)
         self._spawn("maintenance", self._maintenance.run_until_stopped)
+        if self._sweeper is not None:
+            self._spawn("sweeper", self._sweeper.run_until_stopped)
         self._spawn("wakeups", self._pass_on_wake_ups)
         self._watching = True
 
@@ -145,6 +155,11 @@ class Worker:
                 queues=self.queues(),
                 tasks=sorted(self._known()),
                 slots=self._options.slots,
+                max_running={
+                    name: most
+                    for name, task in self._known().items()
+                    if (most := task.options.max_running) is not None
+                },
             )
         )
 
@@ -161,10 +176,13 @@ class Worker:
 
     def _pass_on_wake_ups(self) -> None:
         while not self._stopping.is_set():
-            hint = self._distributor.wait_for_work(0.25)
+            hint = self._distributor.wait_for_work(
+                CANCEL_LOOK_EVERY if self._cancel_hinted else LISTEN_FOR
+            )
             if hint & WakeUp.READY:
                 self._claimer.wake()
-            if hint & WakeUp.CANCEL:
+            self._cancel_hinted = self._cancel_hinted or bool(hint & WakeUp.CANCEL)
+            if self._cancel_hinted:
                 self._look_for_cancel_requests()
             if hint & WakeUp.WAITING:
                 self._maintenance.look_soon()
@@ -174,7 +192,10 @@ class Worker:
     def _look_for_cancel_requests(self) -> None:
         """At once, where the wake-up says so; the heart would hear of them with its next beat."""
         now = time.monotonic()
-        if not self._runner.running or now < self._next_cancel_look:
+        if now < self._next_cancel_look:
+            return  # a hint is kept until the next look: the request may have come after the last
+        self._cancel_hinted = False
+        if not self._runner.running:
             return
         self._next_cancel_look = now + CANCEL_LOOK_EVERY
         try:
@@ -230,7 +251,12 @@ class Worker:
         self._stopping.set()
         self._heart.stop()
         self._claimer.stop()
+        self._stop_maintenance()
+
+    def _stop_maintenance(self) -> None:
         self._maintenance.stop()
+        if self._sweeper is not None:
+            self._sweeper.stop()
 
     def _let_go(self, leases: Sequence[Lease]) -> None:
         self._held.difference_update(leases)
@@ -300,10 +326,11 @@ class Worker:
 
     def _leave(self) -> None:
         self._stopping.set()
-        self._maintenance.stop()
+        self._stop_maintenance()
         self._heart.stop()
-        for part in ("maintenance", "heart", "wakeups"):
-            self._threads[part].join()
+        for part in ("maintenance", "sweeper", "heart", "wakeups"):
+            if part in self._threads:
+                self._threads[part].join()
         self._distributor.close()
         if self._own_loop:
             self._end_loop()

@@ -114,22 +114,10 @@ class Promoted(NamedTuple):
 class Swept(NamedTuple):
     """How many rows a sweep removed, and where the next batch begins (None: at the end)."""
 
-    executions: int
-    events: int
+    removed: int
     next: str | None
 
 
 CancelAnswer = Literal["cancelled", "requested", "finished", "unknown"]
 Whereabouts = Literal["settled", "open", "undone", "lost"]
 RerunAnswer = Literal["rerun", "live", "unknown"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """Why an execution that is not running has not started: the facts that the claim looks at."""
-
-    state: State
-    due_in: timedelta | None  # while scheduled
-    behind: str | None  # the execution ahead of it in its serial
-    queue_paused: bool
-    ahead_in_queue: int  # ready executions that a claim of its queue would take first

@@ -1,6 +1,6 @@
 """Who works, and what others can see of it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -17,6 +17,7 @@ class WorkerInfo:
     queues: Collection[str] = ()
     tasks: Collection[str] = ()
     slots: int = 1
+    max_running: Mapping[str, int] | None = None  # by task, where one is declared; None: not told
 
 
 class Beat(NamedTuple):

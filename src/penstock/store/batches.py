@@ -28,6 +28,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _encode = msgspec.json.Encoder().encode
 
+_LEADS_TO = {
+    kind: (event.value, next_state(State.RUNNING, event).value) for kind, event in EVENT_OF.items()
+}
+
 
 class _NewRow(msgspec.Struct):
     n: int
@@ -107,14 +111,15 @@ def encode_strings(strings: Sequence[str]) -> str:
 
 
 def _outcome_row(n: int, outcome: Outcome) -> _OutcomeRow:
-    lease, event = outcome.lease, EVENT_OF[type(outcome)]
+    lease = outcome.lease
+    event, state = _LEADS_TO[type(outcome)]
     row = _OutcomeRow(
         n,
         lease.execution_id,
         lease.fence,
         lease.worker_id,
-        event.value,
-        next_state(State.RUNNING, event).value,
+        event,
+        state,
         microseconds_at(outcome.started_at),
     )
     match outcome:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from penstock.model.events import Event
+from penstock.model.examinations import Examined
 from penstock.model.executions import (
     CancelAnswer,
     Claimed,
@@ -21,11 +22,11 @@ from penstock.model.executions import (
     RerunAnswer,
     Snapshot,
     Swept,
-    Waiting,
     Whereabouts,
 )
 from penstock.model.outcomes import Outcome
 from penstock.model.states import State
+from penstock.model.waiting import QueueDepth, Waiting
 from penstock.model.wakeups import Chores, WakeUp
 from penstock.model.workers import Beat, Peer, Pulse, WorkerInfo
 
@@ -275,11 +276,35 @@ class Store(Protocol):
 
     def paused(self) -> list[str]: ...
 
-    def sweep(self, *, older_than: timedelta, after: str | None = None, limit: int = 1000) -> Swept:
-        """Remove executions that ended well or were cancelled, and their events.
+    def sweep(
+        self,
+        *,
+        older_than: timedelta,
+        after: str | None = None,
+        limit: int = 1000,
+        dry_run: bool = False,
+    ) -> Swept:
+        """Remove executions that ended well or were cancelled longer ago; their events stay.
 
         Takes at most `limit` executions in one transaction, in the order of their ids, and
-        says where to go on. Failed and live executions stay, and so do their events.
+        says where to go on. Failed and live executions stay. With `dry_run` it counts what
+        it would remove.
+        """
+        ...
+
+    def sweep_events(
+        self,
+        *,
+        older_than: timedelta,
+        after: str | None = None,
+        limit: int = 1000,
+        dry_run: bool = False,
+    ) -> Swept:
+        """Remove the histories of executions that ended well or were cancelled longer ago.
+
+        A history goes whole or not at all, whether its execution is still there or has been
+        removed. Those of failed and live executions stay. Looks at about `limit` events in
+        one transaction, in the order of their roots, and says where to go on.
         """
         ...
 
@@ -310,6 +335,30 @@ class Store(Protocol):
         """How many executions are in each state, zeros too."""
         ...
 
+    def count(
+        self, *, task: str | None = None, queue: str | None = None, state: State | None = None
+    ) -> int:
+        """How many executions `find` would find, without a limit."""
+        ...
+
+    def depths(self) -> list[QueueDepth]:
+        """Every queue that has ready executions, by name."""
+        ...
+
+    def examine(
+        self, after: str | None = None, *, until: str | None = None, limit: int = 1000
+    ) -> Examined:
+        """Read a stretch of the executions for `verify`, in the order of their ids.
+
+        All of it was true at one moment: rows, outbox and histories. It begins behind `after`
+        and goes on for about `limit` executions, or exactly until the id given. Whatever a
+        history's length, only what it adds up to is kept in memory.
+        """
+        ...
+
     def explain_waiting(self, execution_id: str) -> Waiting | None:
-        """Why an execution has not started, from what the claim looks at; None if unknown."""
+        """What decides when an execution runs, from what the claim looks at; None if unknown.
+
+        All of it was true at one moment.
+        """
         ...

@@ -5,6 +5,8 @@ from typing import Any
 
 from penstock.model.executions import Lease, Whereabouts
 
+GONE = (None, None, None)  # retention has removed it
+
 
 def whereabouts_of(lease: Lease, row: Sequence[Any] | None) -> Whereabouts:
     """`row` is fence, settled_fence and worker_id; None while a transaction has it locked."""

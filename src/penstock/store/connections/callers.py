@@ -7,7 +7,7 @@ transaction is a real one and the database at its other end is the app's own.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from penstock.store.connections.adapter import (
@@ -19,14 +19,13 @@ from penstock.store.connections.adapter import (
     shapes_of,
 )
 from penstock.store.connections.asyncpg_driver import AsyncpgConnection
-from penstock.store.connections.checking import database_id_on_postgres, database_id_on_sqlite
+from penstock.store.connections.checking import OurDatabase
 from penstock.store.connections.psycopg_driver import PsycopgAsyncConnection, PsycopgConnection
 from penstock.store.connections.refusals import (
     AsyncConnectionGiven,
     ConnectionRefused,
     EngineGiven,
     NotAConnection,
-    OtherDatabase,
     OtherDialect,
     PoolGiven,
     SessionMakerGiven,
@@ -81,16 +80,8 @@ _ROLLBACK = Step(Statement("rollback", "ROLLBACK"), {})
 class Callers:
     """The callers of one store: which of their connections are known to lead to its database."""
 
-    def __init__(
-        self,
-        dialect: Literal["postgresql", "sqlite"],
-        statements: Mapping[str, Statement],
-        database_id: Callable[[], str],
-    ) -> None:
-        self._dialect = dialect
-        self._statements = statements
-        self._read_own_id = database_id
-        self._own_id: str | None = None
+    def __init__(self, ours: OurDatabase) -> None:
+        self._ours = ours
         # Weak, so that nobody's connection lives longer for it, and by object and not by id(),
         # which a later connection to another database may have again.
         self._known: WeakSet[Any] = WeakSet()
@@ -119,20 +110,19 @@ class Callers:
             raise _refusal(connection, SyncConnectionGiven if _found(connection, SYNC) else None)
         adapter = make(connection)
         await adapter.open()
-        if self._own_id is None:
-            await asyncio.to_thread(self._our_id)
+        await asyncio.to_thread(self._ours.prepare)
         return await arun(self._guarded(adapter, script), adapter.execute)
 
     def _guarded(self, adapter: Adapter, script: Script[T]) -> Script[T]:
-        if adapter.dialect != self._dialect:
-            raise OtherDialect(adapter.kind, dialect=adapter.dialect, wanted=self._dialect)
+        if adapter.dialect != self._ours.dialect:
+            raise OtherDialect(adapter.kind, dialect=adapter.dialect, wanted=self._ours.dialect)
         begin = adapter.check()
-        ours = self._our_id()
+        self._ours.prepare()
         try:
             if begin is not None:
                 yield begin
             try:
-                yield from self._refuse_other_database(adapter, ours)
+                yield from self._refuse_other_database(adapter)
             except ConnectionRefused:
                 if begin is not None:
                     yield _ROLLBACK
@@ -143,23 +133,15 @@ class Callers:
                 raise TransactionAborted(adapter.kind) from error
             raise
 
-    def _refuse_other_database(self, adapter: Adapter, ours: str) -> Script[None]:
+    def _refuse_other_database(self, adapter: Adapter) -> Script[None]:
         if adapter.driver_connection in self._known:
             return
-        read = database_id_on_sqlite if self._dialect == "sqlite" else database_id_on_postgres
-        found = yield from read(self._statements, adapter.kind)
-        if found != ours:
-            raise OtherDatabase(adapter.kind, found=found, wanted=ours)
+        yield from self._ours.check(adapter.kind)
         try:
             self._known.add(adapter.driver_connection)
         except TypeError:
             # sqlite3's cannot be referred to weakly; asking again costs it no round trip.
             return
-
-    def _our_id(self) -> str:
-        if self._own_id is None:
-            self._own_id = self._read_own_id()
-        return self._own_id
 
 
 def _found(connection: object, among: Mapping[Shape, V]) -> V | None:

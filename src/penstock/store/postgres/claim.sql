@@ -61,7 +61,7 @@ WITH alive AS MATERIALIZED (
 ), moved AS (
     UPDATE penstock.task_executions AS task
     SET state = 'running', sub_state = 'active', attempt = task.attempt + 1, fence = task.fence + 1,
-        worker_id = :worker_id, claimed_at = alive.now, started_at = NULL,
+        worker_id = :worker_id, claimed_at = alive.now, started_at = NULL, progress = NULL,
         seq = (ARRAY(SELECT seq FROM due))[array_position(ARRAY(SELECT task_execution_id FROM due), task.id)]
     FROM alive
     WHERE task.id = ANY (ARRAY(SELECT task_execution_id FROM due)) AND task.state = 'ready'

@@ -55,6 +55,9 @@ WHERE task.id = ANY (:ids::uuid[])
 ORDER BY task.id
 FOR NO KEY UPDATE SKIP LOCKED;
 
+-- name: still_there
+SELECT task.id::text FROM penstock.task_executions AS task WHERE task.id = ANY (:ids::uuid[]);
+
 -- name: progress
 UPDATE penstock.task_executions SET progress = :progress
 WHERE id = :id::uuid AND fence = :fence AND worker_id IS NOT DISTINCT FROM :worker_id

@@ -10,7 +10,7 @@ from penstock.store.postgres.creating import create
 from penstock.store.postgres.session import Session
 from penstock.store.scripts import Script, Step
 from penstock.store.sql import Statement
-from penstock.store.whereabouts import whereabouts_of
+from penstock.store.whereabouts import GONE, whereabouts_of
 
 
 def complete(
@@ -52,6 +52,9 @@ def read_back(session: Session, leases: Sequence[Lease]) -> list[Whereabouts]:
     """A row that somebody's transaction has locked is not decided yet."""
     ids = [lease.execution_id for lease in leases]
     rows = {row[0]: row[1:] for row in session.rows("not_locked", ids=ids)}
+    if unseen := [id_ for id_ in ids if id_ not in rows]:
+        locked = {row[0] for row in session.rows("still_there", ids=unseen)}
+        rows.update({id_: GONE for id_ in unseen if id_ not in locked})
     return [whereabouts_of(lease, rows.get(lease.execution_id)) for lease in leases]
 
 

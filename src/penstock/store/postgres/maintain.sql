@@ -108,36 +108,6 @@ WHERE task.worker_id = :worker_id AND task.worker_id IS NOT NULL
       WHERE held.id = task.id AND held.fence = task.fence
   );
 
--- name: sweep
--- Ids begin with the time of their making, so nothing younger than the limit is read.
--- SKIP LOCKED: a rerun that holds the row keeps it.
-WITH moment AS MATERIALIZED (
-    SELECT coalesce(:now::timestamptz, clock_timestamp()) - :older_than::interval AS before
-), finished AS MATERIALIZED (
-    SELECT task.id, task.root_id
-    FROM penstock.task_executions AS task
-    WHERE task.id > :after::uuid
-      AND task.id < (SELECT (lpad(to_hex((extract(epoch FROM before) * 1000)::bigint), 12, '0')
-                             || '00000000000000000000')::uuid FROM moment)
-      AND task.finished_at < (SELECT before FROM moment)
-      AND task.state IN ('completed', 'skipped', 'cancelled')
-    ORDER BY task.id
-    LIMIT :limit
-    FOR UPDATE SKIP LOCKED
-), forgotten AS (
-    DELETE FROM penstock.execution_events
-    WHERE root_id = ANY (ARRAY(SELECT root_id FROM finished WHERE root_id = id))
-    RETURNING 1
-), settled AS (
-    DELETE FROM penstock.once_ledger WHERE task_execution_id = ANY (ARRAY(SELECT id FROM finished))
-), swept AS (
-    DELETE FROM penstock.task_executions
-    WHERE id = ANY (ARRAY(SELECT id FROM finished))
-    RETURNING id
-)
-SELECT (SELECT count(*) FROM swept), (SELECT count(*) FROM forgotten),
-       (SELECT id::text FROM swept ORDER BY id DESC LIMIT 1);
-
 -- name: chores
 SELECT EXISTS (SELECT FROM penstock.task_executions AS task
                WHERE task.worker_id IS NOT NULL

@@ -42,18 +42,3 @@ ORDER BY event.seq;
 
 -- name: counts
 SELECT state, count(*) FROM penstock.task_executions GROUP BY state;
-
--- name: explain_waiting
-SELECT task.state,
-       CASE task.state WHEN 'scheduled' THEN task.run_at - coalesce(:now::timestamptz, clock_timestamp()) END,
-       (SELECT ahead.id::text FROM penstock.task_executions AS ahead
-        WHERE ahead.serial = task.serial AND ahead.serial IS NOT NULL AND ahead.finished_at IS NULL
-          AND ahead.serial_place < task.serial_place AND task.finished_at IS NULL
-        ORDER BY ahead.serial_place DESC LIMIT 1),
-       EXISTS (SELECT FROM penstock.paused_queues AS paused WHERE paused.queue = task.queue),
-       (SELECT count(*) FROM penstock.task_outbox AS mine JOIN penstock.task_outbox AS ahead
-          ON ahead.queue = mine.queue
-         AND (ahead.priority > mine.priority OR ahead.priority = mine.priority AND ahead.seq < mine.seq)
-        WHERE mine.task_execution_id = task.id)
-FROM penstock.task_executions AS task
-WHERE task.id = :id::uuid;

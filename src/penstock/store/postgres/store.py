@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from penstock.errors import StoreRefused
 from penstock.model.clock import Clock
 from penstock.model.events import Event, EventType
+from penstock.model.examinations import Examined
 from penstock.model.executions import (
     CancelAnswer,
     Claimed,
@@ -24,19 +25,19 @@ from penstock.model.executions import (
     RerunAnswer,
     Snapshot,
     Swept,
-    Waiting,
     Whereabouts,
 )
 from penstock.model.outcomes import Outcome, Released
 from penstock.model.states import State, SubState
+from penstock.model.waiting import QueueDepth, Waiting
 from penstock.model.wakeups import Chores
 from penstock.model.workers import Beat, Peer, Pulse, WorkerInfo
 from penstock.store.batches import encode_leases, event_data
 from penstock.store.connections.callers import Callers
+from penstock.store.connections.checking import OurSchema
 from penstock.store.contract import Store
 from penstock.store.decoding import (
     HIGHEST_ID,
-    LOWEST_ID,
     cancel_answer,
     decode_event,
     decode_peer,
@@ -47,7 +48,17 @@ from penstock.store.decoding import (
 from penstock.store.low_water import LowWaterMarks
 from penstock.store.migrations import Applied, check_compatible
 from penstock.store.on_callers import OnCallers
-from penstock.store.postgres import claiming, completing, maintaining, migrating, people, settling
+from penstock.store.postgres import (
+    claiming,
+    completing,
+    examining,
+    explaining,
+    maintaining,
+    migrating,
+    people,
+    settling,
+    sweeping,
+)
 from penstock.store.postgres.connecting import Connection, Connections
 from penstock.store.postgres.creating import create
 from penstock.store.postgres.session import Session
@@ -79,7 +90,7 @@ class PostgresStore(OnCallers):
         self._notify = notify
         self._marks = LowWaterMarks()
         self.statements = load_statements(migrating.PACKAGE, schema=schema)
-        self._callers = Callers("postgresql", self.statements, self._database_id)
+        self._callers = Callers(OurSchema(self.statements, self._database_id))
 
     # --- the tables -------------------------------------------------------------------
 
@@ -318,16 +329,35 @@ class PostgresStore(OnCallers):
     def paused(self) -> list[str]:
         return [row[0] for row in self._rows("list paused queues", "paused")]
 
-    def sweep(self, *, older_than: timedelta, after: str | None = None, limit: int = 1000) -> Swept:
-        ((executions, events, last),) = self._rows(
-            "sweep",
-            "sweep",
-            older_than=older_than,
-            after=after or LOWEST_ID,
-            limit=limit,
-            now=self._now(),
+    def sweep(
+        self,
+        *,
+        older_than: timedelta,
+        after: str | None = None,
+        limit: int = 1000,
+        dry_run: bool = False,
+    ) -> Swept:
+        return self._run(
+            "sweep executions",
+            lambda session: sweeping.sweep(
+                session, older_than=older_than, after=after, limit=limit, dry_run=dry_run
+            ),
         )
-        return Swept(executions, events, last if executions == limit else None)
+
+    def sweep_events(
+        self,
+        *,
+        older_than: timedelta,
+        after: str | None = None,
+        limit: int = 1000,
+        dry_run: bool = False,
+    ) -> Swept:
+        return self._run(
+            "sweep events",
+            lambda session: sweeping.sweep_events(
+                session, older_than=older_than, after=after, limit=limit, dry_run=dry_run
+            ),
+        )
 
     # --- reads ------------------------------------------------------------------------
 
@@ -361,17 +391,30 @@ class PostgresStore(OnCallers):
         counted: dict[str, int] = dict(self._run("count executions", _count))
         return {state: counted.get(state.value, 0) for state in State}
 
+    def count(
+        self, *, task: str | None = None, queue: str | None = None, state: State | None = None
+    ) -> int:
+        filters = {"task": task, "queue": queue, "before": HIGHEST_ID}
+        if state is State.FAILED:
+            ((count,),) = self._rows("count executions", "count_failed", **filters)
+        else:
+            ((count,),) = self._rows("count executions", "count", state=state, **filters)
+        return int(count)
+
+    def depths(self) -> list[QueueDepth]:
+        rows = self._rows("look at the queues", "depths", now=self._now())
+        return [QueueDepth(*row) for row in rows]
+
+    def examine(
+        self, after: str | None = None, *, until: str | None = None, limit: int = 1000
+    ) -> Examined:
+        return self._run(
+            "examine executions",
+            lambda session: examining.examine(session, after=after, until=until, limit=limit),
+        )
+
     def explain_waiting(self, execution_id: str) -> Waiting | None:
-        rows = self._rows("explain", "explain_waiting", id=execution_id, now=self._now())
-        for state, due_in, behind, queue_paused, ahead_in_queue in rows:
-            return Waiting(
-                state=State(state),
-                due_in=due_in,
-                behind=behind,
-                queue_paused=queue_paused,
-                ahead_in_queue=ahead_in_queue,
-            )
-        return None
+        return self._run("explain", lambda session: explaining.explain(session, execution_id))
 
     # --- how it is said ---------------------------------------------------------------
 

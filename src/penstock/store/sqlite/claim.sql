@@ -73,7 +73,7 @@ WITH taken AS MATERIALIZED (
 )
 UPDATE task_executions
 SET state = 'running', sub_state = 'active', attempt = attempt + 1, fence = fence + 1,
-    worker_id = :worker_id, seq = taken.seq, claimed_at = :now, started_at = NULL
+    worker_id = :worker_id, seq = taken.seq, claimed_at = :now, started_at = NULL, progress = NULL
 FROM taken
 WHERE task_executions.id = taken.id AND task_executions.state = 'ready'
 RETURNING id, root_id, fence, task, args, queue, priority, seq, attempt, retries, crashes,

@@ -12,7 +12,7 @@ from penstock.store.scripts import Script, Step, undone_on_error
 from penstock.store.sql import Statement
 from penstock.store.sqlite.creating import advance, moment_now, write_executions
 from penstock.store.sqlite.transaction import EventRow, Transaction, encode_list
-from penstock.store.whereabouts import whereabouts_of
+from penstock.store.whereabouts import GONE, whereabouts_of
 
 
 def complete(
@@ -65,11 +65,10 @@ def once(
 
 
 def read_back(transaction: Transaction, leases: Sequence[Lease]) -> list[Whereabouts]:
-    """Runs under the write lock: then no other transaction that has written is open."""
+    """As far as is committed: under the write lock that is all, for then nobody else writes."""
     ids = encode_strings([lease.execution_id for lease in leases])
     rows = {row[0]: row[1:] for row in transaction.rows("whereabouts", ids=ids)}
-    gone = (None, None, None)
-    return [whereabouts_of(lease, rows.get(lease.execution_id, gone)) for lease in leases]
+    return [whereabouts_of(lease, rows.get(lease.execution_id, GONE)) for lease in leases]
 
 
 def _named(lease: Lease) -> dict[str, object]:

@@ -68,24 +68,3 @@ WHERE task.worker_id = :worker_id AND task.worker_id IS NOT NULL
       FROM json_each(:batch) AS held
   )
 ORDER BY task.id;
-
--- name: sweepable
--- Ids begin with the time of their making, so nothing younger than the limit is read.
-SELECT id, root_id FROM task_executions
-WHERE id > :after AND id < :made_before AND finished_at < :before
-  AND state IN ('completed', 'skipped', 'cancelled')
-ORDER BY id
-LIMIT :limit;
-
--- name: sweep_events
-DELETE FROM execution_events INDEXED BY execution_events_root
-WHERE root_id IN (SELECT value FROM json_each(:roots));
-
--- name: sweep
-DELETE FROM task_executions WHERE id IN (SELECT value FROM json_each(:ids));
-
--- name: changed_rows
-SELECT changes();
-
--- name: sweep_once_ledger
-DELETE FROM once_ledger WHERE task_execution_id IN (SELECT value FROM json_each(:ids));

@@ -1,15 +1,15 @@
-"""What workers do for each other on SQLite: promote, recover, sweep."""
+"""What workers do for each other on SQLite: promote, recover."""
 
 from collections.abc import Collection
 from datetime import timedelta
 
 from penstock.model.events import EventType
-from penstock.model.executions import Promoted, Recovered, Swept
+from penstock.model.executions import Promoted, Recovered
 from penstock.model.states import FINAL, State
 from penstock.model.wakeups import Chores
 from penstock.model.workers import Beat
 from penstock.store.batches import encode_strings, event_data
-from penstock.store.decoding import ABANDONED, LOWEST_ID
+from penstock.store.decoding import ABANDONED
 from penstock.store.scripts import run
 from penstock.store.sqlite.creating import advance, follow
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
@@ -101,26 +101,3 @@ _EVENT_OF = {
     State.FAILED: EventType.ABANDONED,
     State.CANCELLED: EventType.CANCELLED,
 }
-
-
-def sweep(
-    transaction: Transaction, *, older_than: timedelta, after: str | None, limit: int
-) -> Swept:
-    before = transaction.now - older_than // timedelta(microseconds=1)
-    made_before = f"{max(before, 0) // 1000:012x}"
-    finished = transaction.rows(
-        "sweepable",
-        after=after or LOWEST_ID,
-        before=before,
-        made_before=f"{made_before[:8]}-{made_before[8:]}-0000-0000-000000000000",
-        limit=limit,
-    )
-    if not finished:
-        return Swept(0, 0, None)
-    ids = [id_ for id_, _ in finished]
-    roots = [id_ for id_, root_id in finished if id_ == root_id]
-    transaction.rows("sweep_events", roots=encode_strings(roots))
-    ((events,),) = transaction.rows("changed_rows")
-    transaction.rows("sweep_once_ledger", ids=encode_strings(ids))
-    transaction.rows("sweep", ids=encode_strings(ids))
-    return Swept(len(ids), events, ids[-1] if len(ids) == limit else None)

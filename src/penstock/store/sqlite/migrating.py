@@ -2,13 +2,14 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import uuid4
 
 from penstock.errors import SchemaError
 from penstock.store.batches import encode_strings
 from penstock.store.migrations import Applied, Migration, load_migrations, missing
-from penstock.store.sqlite.transaction import Transaction
+from penstock.store.scripts import Script, Step
+from penstock.store.sql import Statement
 
 PACKAGE = "penstock.store.sqlite"
 
@@ -32,44 +33,49 @@ def shipped() -> tuple[Migration, ...]:
     return load_migrations(PACKAGE)
 
 
-def applied(transaction: Transaction) -> list[Applied]:
+def applied(statements: Mapping[str, Statement]) -> Script[list[Applied]]:
     """Return the migrations that have run; none when there are no tables of ours."""
-    columns = {row[0] for row in transaction.rows("columns_of_schema_version")}
+    columns = {row[0] for row in (yield Step(statements["columns_of_schema_version"], {}))}
     # Other programs have a table of this name too.
     if not columns >= _OUR_COLUMNS:
         return []
-    return [Applied(*row) for row in transaction.rows("versions")]
+    return [Applied(*row) for row in (yield Step(statements["versions"], {}))]
 
 
-def migrate(transaction: Transaction, *, where: str) -> list[int]:
-    """Run what is missing. The write lock is held, so another process waits and finds nothing."""
-    done = applied(transaction)
+def migrate(statements: Mapping[str, Statement], *, where: str, now: int) -> Script[list[int]]:
+    """Run what is missing, on our connection or in a caller's transaction.
+
+    Needs the write lock, so another process waits and finds nothing to do.
+    """
+    done = yield from applied(statements)
     to_run = missing(shipped(), done, where=where)
     if not done:
-        _refuse_taken_names(transaction, to_run, where=where)
+        yield from _refuse_taken_names(statements, to_run, where=where)
     database_id = done[0].database_id if done else str(uuid4())
     for migration in to_run:
-        for statement in _statements_of(migration):
-            transaction.connection.execute(statement)
-        transaction.rows(
-            "record_migration",
-            version=migration.version,
-            name=migration.name,
-            checksum=migration.checksum,
-            min_compatible=migration.min_compatible,
-            database_id=database_id,
-            now=transaction.now,
+        for sql in _statements_of(migration):
+            yield Step(Statement(migration.name, sql), {})
+        yield Step(
+            statements["record_migration"],
+            {
+                "version": migration.version,
+                "name": migration.name,
+                "checksum": migration.checksum,
+                "min_compatible": migration.min_compatible,
+                "database_id": database_id,
+                "now": now,
+            },
         )
     return [migration.version for migration in to_run]
 
 
 def _refuse_taken_names(
-    transaction: Transaction, migrations: Sequence[Migration], *, where: str
-) -> None:
+    statements: Mapping[str, Statement], migrations: Sequence[Migration], *, where: str
+) -> Script[None]:
     names = [name for migration in migrations for name in _CREATED.findall(migration.sql)]
-    taken = [row[0] for row in transaction.rows("taken_names", names=encode_strings(names))]
-    if taken:
-        raise TablesTaken(where, tables=taken)
+    rows = yield Step(statements["taken_names"], {"names": encode_strings(names)})
+    if rows:
+        raise TablesTaken(where, tables=[row[0] for row in rows])
 
 
 def _statements_of(migration: Migration) -> Iterator[str]:

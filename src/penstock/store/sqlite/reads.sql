@@ -41,19 +41,3 @@ ORDER BY seq;
 
 -- name: counts
 SELECT state, count(*) FROM task_executions GROUP BY state;
-
--- name: explain_waiting
-SELECT task.state,
-       CASE task.state WHEN 'scheduled' THEN task.run_at - :now END,
-       (SELECT ahead.id FROM task_executions AS ahead INDEXED BY task_executions_serial
-        WHERE ahead.serial = task.serial AND ahead.serial IS NOT NULL AND ahead.finished_at IS NULL
-          AND ahead.serial_place < task.serial_place AND task.finished_at IS NULL
-        ORDER BY ahead.serial_place DESC LIMIT 1),
-       EXISTS (SELECT paused.queue FROM paused_queues AS paused WHERE paused.queue = task.queue),
-       (SELECT count(*)
-        FROM task_outbox AS mine INDEXED BY task_outbox_execution
-        CROSS JOIN task_outbox AS ahead INDEXED BY task_outbox_lanes
-        WHERE mine.task_execution_id = task.id AND ahead.queue = mine.queue
-          AND (ahead.priority > mine.priority OR ahead.priority = mine.priority AND ahead.seq < mine.seq))
-FROM task_executions AS task
-WHERE task.id = :id;

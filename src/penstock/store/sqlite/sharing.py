@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
+from penstock.errors import StoreBusy
 from penstock.store.sqlite.connecting import meaning, open_reader, open_writer, patiently
 
 T = TypeVar("T")
@@ -21,6 +22,7 @@ IN_MEMORY = ":memory:"
 MOST_READERS = 8
 MOST_IN_A_GROUP = 64
 FORK_WAITS = 1.0
+HARDLY_WAITS = 0.05
 
 _alive: "weakref.WeakSet[SharedFile]" = weakref.WeakSet()
 _graveyard: list[sqlite3.Connection] = []  # a parent's connections: never to be used or closed
@@ -80,6 +82,23 @@ class SharedFile:
             raise job.error
         return results[0]
 
+    def write_if_free(self, doing: str, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Do `work` in a transaction if no other connection has one; None if one has."""
+        # Whoever has our lock may be waiting for that other connection.
+        if not self._lock.acquire(timeout=HARDLY_WAITS):
+            return None
+        try:
+            with self._transaction(doing, patience=0) as connection:
+                return work(connection)
+        except StoreBusy:
+            return None
+        except Exception as error:
+            if (meant := self._meaning(error, doing)) is error:
+                raise
+            raise meant from error
+        finally:
+            self._lock.release()
+
     def _next_group(self) -> list[_Job]:
         group: list[_Job] = []
         while self._waiting and len(group) < MOST_IN_A_GROUP:
@@ -104,9 +123,11 @@ class SharedFile:
                 job.done = True
 
     @contextmanager
-    def _transaction(self, doing: str) -> Iterator[sqlite3.Connection]:
+    def _transaction(
+        self, doing: str, *, patience: float | None = None
+    ) -> Iterator[sqlite3.Connection]:
         connection = self._opened_writer()
-        self._patiently(connection, "BEGIN IMMEDIATE", doing)
+        self._patiently(connection, "BEGIN IMMEDIATE", doing, patience)
         try:
             yield connection
             self._patiently(connection, "COMMIT", doing)
@@ -145,8 +166,15 @@ class SharedFile:
             self._writer = open_writer(self.path, busy_timeout=self._busy_timeout)
         return self._writer
 
-    def _patiently(self, connection: sqlite3.Connection, sql: str, doing: str) -> None:
-        patiently(lambda: connection.execute(sql), doing=doing, timeout=self._busy_timeout)
+    def _patiently(
+        self,
+        connection: sqlite3.Connection,
+        sql: str,
+        doing: str,
+        patience: float | None = None,
+    ) -> None:
+        timeout = self._busy_timeout if patience is None else patience
+        patiently(lambda: connection.execute(sql), doing=doing, timeout=timeout)
 
     def tell_of_work(self) -> None:
         """Wake whoever waits for work in this process; the others see the file change."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock.model.clock import Clock
 from penstock.model.events import Event, EventType
+from penstock.model.examinations import Examined
 from penstock.model.executions import (
     CancelAnswer,
     Claimed,
@@ -24,15 +25,16 @@ from penstock.model.executions import (
     RerunAnswer,
     Snapshot,
     Swept,
-    Waiting,
     Whereabouts,
 )
 from penstock.model.outcomes import Outcome, Released
 from penstock.model.states import State, SubState
+from penstock.model.waiting import QueueDepth, Waiting
 from penstock.model.wakeups import Chores
 from penstock.model.workers import Beat, Peer, Pulse, WorkerInfo
 from penstock.store.batches import encode_leases, encode_strings, event_data, moment_at
 from penstock.store.connections.callers import Callers
+from penstock.store.connections.checking import OurFile
 from penstock.store.contract import Store
 from penstock.store.decoding import (
     HIGHEST_ID,
@@ -48,7 +50,17 @@ from penstock.store.on_callers import OnCallers
 from penstock.store.scripts import Row, Script, run
 from penstock.store.settling import settle_each
 from penstock.store.sql import load_statements
-from penstock.store.sqlite import claiming, completing, maintaining, migrating, people, settling
+from penstock.store.sqlite import (
+    claiming,
+    completing,
+    examining,
+    explaining,
+    maintaining,
+    migrating,
+    people,
+    settling,
+    sweeping,
+)
 from penstock.store.sqlite.creating import create, moment_now, write_executions
 from penstock.store.sqlite.sharing import SharedFile
 from penstock.store.sqlite.transaction import Transaction
@@ -70,7 +82,7 @@ class SqliteStore(OnCallers):
         self._migrated_in = _NEVER  # the life of the file in which its tables were last checked
         self._scanner = claiming.Scanner()
         self.statements = load_statements(migrating.PACKAGE)
-        self._callers = Callers("sqlite", self.statements, self._database_id)
+        self._callers = Callers(OurFile(self._file.path, self.statements, self._making_tables))
 
     # --- the tables -------------------------------------------------------------------
 
@@ -78,34 +90,40 @@ class SqliteStore(OnCallers):
         # Looked at first: the caller may have a transaction open, and there is one write lock.
         if not missing(migrating.shipped(), self._applied(), where=self._where):
             return []
-        return self._file.write(
-            "migrate the tables",
-            lambda connection: migrating.migrate(self._on(connection), where=self._where),
-        )
+
+        def migrate(connection: Connection) -> list[int]:
+            transaction = self._on(connection)
+            script = migrating.migrate(self.statements, where=self._where, now=transaction.now)
+            return run(script, transaction.execute)
+
+        return self._file.write("migrate the tables", migrate)
 
     def check_schema(self) -> None:
+        """Tables that are missing or older are no fault: the next operation sees to them."""
         self._migrated_in = _NEVER
-        self._be_migrated()
+        applied = self._applied()
+        if applied and not missing(migrating.shipped(), applied, where=self._where):
+            check_compatible(migrating.shipped(), applied, where=self._where)
 
     def _be_migrated(self) -> None:
         life = self._file.life
         if self._migrated_in == life:
             return
-        applied = self._applied()
-        if missing(migrating.shipped(), applied, where=self._where):
-            self.migrate()
-            applied = self._applied()
-        check_compatible(migrating.shipped(), applied, where=self._where)
+        self.migrate()
+        check_compatible(migrating.shipped(), self._applied(), where=self._where)
         self._migrated_in = life
 
     def _applied(self) -> list[Applied]:
         return self._file.read(
-            "read the schema version", lambda connection: migrating.applied(self._on(connection))
+            "read the schema version",
+            lambda connection: run(
+                migrating.applied(self.statements), self._on(connection).execute
+            ),
         )
 
-    def _database_id(self) -> str:
-        self._be_migrated()
-        return self._applied()[0].database_id
+    def _making_tables(self) -> Script[list[int]]:
+        now = moment_now(self._given_now())
+        return migrating.migrate(self.statements, where=self._where, now=now)
 
     @property
     def _where(self) -> str:
@@ -150,9 +168,15 @@ class SqliteStore(OnCallers):
         return completing.once(self.statements, lease, name, now=self._given_now())
 
     def read_back(self, leases: Sequence[Lease]) -> list[Whereabouts]:
-        return self._write(
-            "read completions back", lambda transaction: completing.read_back(transaction, leases)
+        doing = "read completions back"
+        committed = self._read(doing, lambda view: completing.read_back(view, leases))
+        if "undone" not in committed:
+            return committed
+        # Undone, or not committed yet: only while nobody can write is there no doubt.
+        decided = self._file.write_if_free(
+            doing, lambda connection: completing.read_back(self._on(connection), leases)
         )
+        return decided or ["open" if one == "undone" else one for one in committed]
 
     def progress(self, lease: Lease, progress: str) -> bool:
         return bool(
@@ -346,13 +370,38 @@ class SqliteStore(OnCallers):
     def paused(self) -> list[str]:
         return [row[0] for row in self._rows("list paused queues", "paused")]
 
-    def sweep(self, *, older_than: timedelta, after: str | None = None, limit: int = 1000) -> Swept:
-        return self._write(
-            "sweep",
-            lambda transaction: maintaining.sweep(
-                transaction, older_than=older_than, after=after, limit=limit
-            ),
-        )
+    def sweep(
+        self,
+        *,
+        older_than: timedelta,
+        after: str | None = None,
+        limit: int = 1000,
+        dry_run: bool = False,
+    ) -> Swept:
+        old = sweeping.Old(older_than, after, limit)
+        batch = self._read("look for old executions", lambda view: sweeping.executions(view, old))
+        removed = len(batch.ids)
+        if batch.ids and not dry_run:
+            removed = self._write("sweep executions", lambda it: sweeping.sweep(it, old, batch))
+        return Swept(removed, batch.next)
+
+    def sweep_events(
+        self,
+        *,
+        older_than: timedelta,
+        after: str | None = None,
+        limit: int = 1000,
+        dry_run: bool = False,
+    ) -> Swept:
+        old = sweeping.Old(older_than, after, limit)
+        batch = self._read("look for old events", lambda view: sweeping.roots(view, old))
+        if not batch.ids:
+            return Swept(0, batch.next)
+        if dry_run:
+            removed = self._read("count events", lambda it: sweeping.count_events(it, batch))
+        else:
+            removed = self._write("sweep events", lambda it: sweeping.sweep_events(it, old, batch))
+        return Swept(removed, batch.next)
 
     # --- reads ------------------------------------------------------------------------
 
@@ -391,19 +440,27 @@ class SqliteStore(OnCallers):
         counted: dict[str, int] = dict(self._rows("count executions", "counts"))
         return {state: counted.get(state.value, 0) for state in State}
 
-    def explain_waiting(self, execution_id: str) -> Waiting | None:
-        def explain(view: Transaction) -> list[Row]:
-            return view.rows("explain_waiting", id=execution_id, now=view.now)
+    def count(
+        self, *, task: str | None = None, queue: str | None = None, state: State | None = None
+    ) -> int:
+        name = "count_failed" if state is State.FAILED else "count"
+        filters = {"task": task, "queue": queue, "state": state, "before": HIGHEST_ID}
+        ((count,),) = self._rows("count executions", name, **filters)
+        return int(count)
 
-        for state, due_in, behind, queue_paused, ahead in self._read("explain", explain):
-            return Waiting(
-                state=State(state),
-                due_in=None if due_in is None else timedelta(microseconds=due_in),
-                behind=behind,
-                queue_paused=bool(queue_paused),
-                ahead_in_queue=ahead,
-            )
-        return None
+    def depths(self) -> list[QueueDepth]:
+        return self._read("look at the queues", explaining.depths)
+
+    def examine(
+        self, after: str | None = None, *, until: str | None = None, limit: int = 1000
+    ) -> Examined:
+        return self._read(
+            "examine executions",
+            lambda view: examining.examine(view, after=after, until=until, limit=limit),
+        )
+
+    def explain_waiting(self, execution_id: str) -> Waiting | None:
+        return self._read("explain", lambda view: explaining.explain(view, execution_id))
 
     # --- how it is said ---------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from penstock.store.sqlite.connecting import open_reader
 from penstock.store.sqlite.sharing import SharedFile
 
 BUSY_LOOK = 0.004
-IDLE_LOOK = 0.02
+IDLE_LOOK = 0.03
 # A pause grows with the time since the last change. Every heartbeat is a change too: with a
 # whole busy second after each, an idle worker would be busy for a third of its life.
 SHARE_OF_QUIET = 0.1

@@ -1,0 +1,223 @@
+"""Many executions at once, chosen by filter: counted first, confirmed, then done in batches."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+
+import click
+
+from penstock.cli.options import Command, DatabaseOptions
+from penstock.cli.progress import progress
+from penstock.engine.telling import count
+from penstock.errors import KeyTaken, PenstockError
+from penstock.model.states import State
+from penstock.store.contract import Store
+
+BATCH = 500
+MOST_TOLD = 5
+
+
+class NothingChosen(PenstockError):
+    """A command that acts was given neither ids nor a filter."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        super().__init__(
+            f"`penstock {command}` was not told on which executions. Give their ids, or choose by "
+            "--state, perhaps with --task and --queue."
+        )
+
+
+class ChosenTwice(PenstockError):
+    """A command that acts was given ids and a filter."""
+
+    def __init__(self, command: str, options: Sequence[str]) -> None:
+        self.command = command
+        self.options = tuple(options)
+        super().__init__(
+            f"`penstock {command}` takes ids or a filter, not both: leave out either the ids or "
+            f"{' and '.join(options)}."
+        )
+
+
+class NobodyToAsk(PenstockError):
+    """Many executions would change, and there is no terminal to confirm it on."""
+
+    def __init__(self, number: int, *, doing: str) -> None:
+        self.number = number
+        super().__init__(
+            f"This would {doing} {count(number, 'execution')}, and there is no terminal here to "
+            "ask on. Pass --yes to do it, or --dry-run to count only."
+        )
+
+
+class StoppedHalfWay(PenstockError):
+    """Ctrl-C, between two batches or in one."""
+
+    def __init__(self, done: int, total: int) -> None:
+        self.done = done
+        self.total = total
+        super().__init__(
+            f"Stopped: about {done} of {total} are done, and stay done. Give the same command "
+            "again for the rest."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which executions a bulk action is for, and how sure its caller is."""
+
+    state: State | None
+    task: str | None
+    queue: str | None
+    dry_run: bool
+    yes: bool
+
+    @property
+    def given(self) -> list[str]:
+        """The options that were written, as they were written."""
+        options = {"--state": self.state, "--task": self.task, "--queue": self.queue}
+        flags = {"--dry-run": self.dry_run, "--yes": self.yes}
+        return [name for name, value in (options | flags).items() if value]
+
+    def __str__(self) -> str:
+        parts = (
+            f"in state {self.state}",
+            f"of task {self.task!r}" if self.task is not None else "",
+            f"in queue {self.queue!r}" if self.queue is not None else "",
+        )
+        return " ".join(filter(None, parts))
+
+
+def choice_options(states: Sequence[State]) -> Callable[[Command], Command]:
+    """Add the options of a bulk action on executions in one of these states."""
+
+    def decorated(command: Command) -> Command:
+        @wraps(command)
+        def with_choice(
+            *,
+            state: str | None,
+            task: str | None,
+            queue: str | None,
+            dry_run: bool,
+            yes: bool,
+            **rest: object,
+        ) -> object:
+            wanted = None if state is None else State(state)
+            return command(choice=Choice(wanted, task, queue, dry_run, yes), **rest)
+
+        options = (
+            click.option(
+                "--state",
+                type=click.Choice([state.value for state in states]),
+                help="Instead of ids: all that are in this state.",
+            ),
+            click.option("--task", metavar="NAME", help="With --state: only of this task."),
+            click.option("--queue", metavar="NAME", help="With --state: only in this queue."),
+            click.option("--dry-run", is_flag=True, help="With --state: only count them."),
+            click.option("--yes", is_flag=True, help="With --state: do not ask before it is done."),
+        )
+        for option in reversed(options):
+            with_choice = option(with_choice)
+        return with_choice
+
+    return decorated
+
+
+@dataclass(slots=True)
+class _Tally:
+    answers: Counter[str] = field(default_factory=Counter)
+    refused: list[KeyTaken] = field(default_factory=list)
+
+    @property
+    def done(self) -> int:
+        return self.answers.total() + len(self.refused)
+
+
+def act_on_all(
+    database: DatabaseOptions,
+    choice: Choice,
+    act: Callable[[Store, list[str]], Sequence[str]],
+    *,
+    doing: str,
+    meanings: dict[str, str],
+) -> None:
+    """Do it to every execution that matches, the newest first; exit with 1 if some are left.
+
+    Executions that are rerun or cancelled meanwhile, or that come to match, are not looked for
+    a second time, so it ends however busy the database is.
+    """
+    tally = _Tally()
+    with database.opened() as store:
+        total = store.count(task=choice.task, queue=choice.queue, state=choice.state)
+        if total == 0:
+            click.echo("No execution matches.", err=True)
+            return
+        if choice.dry_run:
+            click.echo(f"{count(total, 'execution')} {choice}. Nothing was changed.")
+            return
+        _confirm(choice, total, doing)
+        try:
+            with progress(total, doing=doing) as move:
+                for ids in _batches(store, choice):
+                    _act(store, ids, act, tally)
+                    move(min(tally.done, total))
+        except KeyboardInterrupt:
+            raise StoppedHalfWay(tally.done, total) from None
+    _tell(tally, meanings)
+
+
+def _confirm(choice: Choice, total: int, doing: str) -> None:
+    if choice.yes:
+        return
+    if not sys.stdin.isatty():
+        raise NobodyToAsk(total, doing=doing)
+    question = f"{doing.capitalize()} {count(total, 'execution')} {choice}?"
+    if not click.confirm(question, err=True):
+        click.echo("Nothing was changed.", err=True)
+        sys.exit(1)
+
+
+def _batches(store: Store, choice: Choice) -> Iterator[list[str]]:
+    before: str | None = None
+    while True:
+        found = store.find(
+            task=choice.task, queue=choice.queue, state=choice.state, before=before, limit=BATCH
+        )
+        if not found:
+            return
+        before = found[-1].id
+        yield [snapshot.id for snapshot in found]
+
+
+def _act(
+    store: Store,
+    ids: list[str],
+    act: Callable[[Store, list[str]], Sequence[str]],
+    tally: _Tally,
+) -> None:
+    """Do it to one batch; whoever cannot have its key back is left out, the others are not."""
+    while ids:
+        try:
+            tally.answers.update(act(store, ids))
+        except KeyTaken as error:
+            tally.refused.append(error)
+            ids = [one for one in ids if one != error.execution_id]
+        else:
+            return
+
+
+def _tell(tally: _Tally, meanings: dict[str, str]) -> None:
+    for answer, meaning in meanings.items():
+        if number := tally.answers.pop(answer, 0):
+            click.echo(f"{number} {meaning}")
+    if changed := tally.answers.total():
+        click.echo(f"{changed} had changed meanwhile and were left as they are")
+    for error in tally.refused[:MOST_TOLD]:
+        click.echo(error, err=True)
+    if len(tally.refused) > MOST_TOLD:
+        click.echo(f"… and {len(tally.refused) - MOST_TOLD} more for the same reason.", err=True)
+    if tally.refused:
+        sys.exit(1)

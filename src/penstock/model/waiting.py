@@ -1,0 +1,74 @@
+"""Why an execution is where it is: the facts that the claim looks at, at one moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from penstock.model.events import Event
+from penstock.model.executions import Snapshot
+from penstock.model.states import State
+from penstock.model.workers import Peer
+
+
+class Standing(NamedTuple):
+    """Another execution, and how long it has been in its state."""
+
+    id: str
+    task: str
+    state: State
+    since: datetime | None
+
+
+class Load(NamedTuple):
+    """What one worker runs of one task."""
+
+    worker_id: str
+    task: str
+    running: int  # claimed and not ended, deferred ones too
+    active: int  # those of them that have a slot
+    longest_id: str | None  # of the active ones, the one that was claimed first
+    longest_since: datetime | None
+
+
+class QueueDepth(NamedTuple):
+    """What is ready in a queue, and how long ago the first of it became so."""
+
+    queue: str
+    ready: int
+    oldest_age: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """One execution with all that decides when it runs, in one unchanging view."""
+
+    at: datetime  # by the database's clock
+    snapshot: Snapshot
+    history: tuple[Event, ...]
+    due_in: timedelta | None  # while scheduled; negative when it is overdue
+    head: Standing | None  # the first live execution of its serial, if that is another one
+    predecessor: Standing | None  # the one right ahead of it there
+    ahead_in_serial: int
+    paused_at: datetime | None  # its queue
+    ahead: Mapping[str, int]  # ready ones that a claim of its queue takes first, by task
+    workers: tuple[Peer, ...]
+    loads: tuple[Load, ...]
+
+    @property
+    def state(self) -> State:
+        return self.snapshot.state
+
+    @property
+    def behind(self) -> str | None:
+        """The execution ahead of it in its serial."""
+        return None if self.predecessor is None else self.predecessor.id
+
+    @property
+    def queue_paused(self) -> bool:
+        return self.paused_at is not None
+
+    @property
+    def ahead_in_queue(self) -> int:
+        """Ready executions that a claim of its queue would take first."""
+        return sum(self.ahead.values())

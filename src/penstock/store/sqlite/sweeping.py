@@ -1,0 +1,73 @@
+"""Retention on SQLite: what has ended long ago is found without the write lock, then removed."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+from penstock.store.batches import encode_strings
+from penstock.store.decoding import LOWEST_ID
+from penstock.store.sqlite.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Old:
+    """How old is old enough, and which part of it to look at."""
+
+    older_than: timedelta
+    after: str | None
+    limit: int
+
+    def before(self, view: Transaction) -> int:
+        return view.now - self.older_than // timedelta(microseconds=1)
+
+    def made_before(self, view: Transaction) -> str:
+        made_before = f"{max(self.before(view), 0) // 1000:012x}"
+        return f"{made_before[:8]}-{made_before[8:]}-0000-0000-000000000000"
+
+
+class Batch(NamedTuple):
+    """What can go, and where to look next (None: nowhere)."""
+
+    ids: list[str]
+    next: str | None
+
+
+def executions(view: Transaction, old: Old) -> Batch:
+    rows = view.rows(
+        "sweepable",
+        after=old.after or LOWEST_ID,
+        before=old.before(view),
+        made_before=old.made_before(view),
+        limit=old.limit,
+    )
+    ids = [row[0] for row in rows]
+    return Batch(ids, ids[-1] if len(ids) == old.limit else None)
+
+
+def sweep(transaction: Transaction, old: Old, batch: Batch) -> int:
+    rows = transaction.rows("sweep", ids=encode_strings(batch.ids), before=old.before(transaction))
+    transaction.rows("sweep_once_ledger", ids=encode_strings([row[0] for row in rows]))
+    return len(rows)
+
+
+def roots(view: Transaction, old: Old) -> Batch:
+    after, made_before = old.after or LOWEST_ID, old.made_before(view)
+    reached = view.rows("events_to_look_at", after=after, made_before=made_before, limit=old.limit)
+    upto = reached[0][0] if reached else None
+    found = view.rows(
+        "roots_to_forget", after=after, upto=upto or made_before, before=old.before(view)
+    )
+    return Batch([row[0] for row in found], upto)
+
+
+def count_events(view: Transaction, batch: Batch) -> int:
+    ((count,),) = view.rows("count_events_of", roots=encode_strings(batch.ids))
+    return int(count)
+
+
+def sweep_events(transaction: Transaction, old: Old, batch: Batch) -> int:
+    transaction.rows(
+        "sweep_events", roots=encode_strings(batch.ids), before=old.before(transaction)
+    )
+    ((removed,),) = transaction.rows("changed_rows")
+    return int(removed)

@@ -1,0 +1,117 @@
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+from sqlalchemy import Engine, create_engine, make_url
+
+from penstock.claiming import PathName
+from tests.claiming.mariadb import installed_programs, temporary_server
+from tests.claiming.tables import metadata
+
+OWN_SERVER = "PENSTOCK_TEST_MARIADB_URL"
+UNAVAILABLE = (
+    "no MariaDB: install Debian's package mariadb-server (.ci/run does), "
+    f"or set {OWN_SERVER} to an empty database for SQLAlchemy"
+)
+
+FIGURES = pytest.StashKey[dict[str, str]]()
+
+
+@pytest.fixture
+def note(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Shows what a test has measured at the end of the run, whether it passed or not."""
+    figures = request.config.stash.setdefault(FIGURES, {})
+
+    def note(figure: str) -> None:
+        figures[request.node.name] = figure
+
+    return note
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if figures := config.stash.get(FIGURES, {}):
+        terminalreporter.section("claimed")
+        for name, figure in figures.items():
+            terminalreporter.line(f"{name}: {figure}")
+
+
+@pytest.fixture(scope="session")
+def mariadb_url() -> Iterator[str]:
+    """SQLAlchemy's URL of an empty MariaDB database."""
+    if url := os.environ.get(OWN_SERVER):
+        yield url
+        return
+    programs = installed_programs()
+    if programs is None:
+        pytest.skip(UNAVAILABLE)
+    with temporary_server(programs) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def sqlalchemy_postgres_url(postgres_url: str) -> Iterator[str]:
+    """SQLAlchemy's URL of an empty PostgreSQL schema."""
+    schema = f"penstock_test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+    url = make_url(postgres_url).set(drivername="postgresql+psycopg")
+    url = url.update_query_dict({"options": f"-csearch_path={schema}"})
+    yield url.render_as_string(hide_password=False)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'shop.db'}"
+
+
+def with_tables(url: str) -> Iterator[Engine]:
+    engine = create_engine(url)
+    # What a killed test left behind would be claimed by the next one.
+    metadata.drop_all(engine)
+    metadata.create_all(engine)
+    yield engine
+    metadata.drop_all(engine)
+    engine.dispose()
+
+
+@pytest.fixture(
+    params=[
+        "sqlite_url",
+        pytest.param("sqlalchemy_postgres_url", marks=pytest.mark.postgres),
+        "mariadb_url",
+    ],
+    ids=["sqlite", "postgres", "mariadb"],
+)
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """An engine with empty tables, on each database in turn."""
+    yield from with_tables(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def postgres(sqlalchemy_postgres_url: str) -> Iterator[Engine]:
+    yield from with_tables(sqlalchemy_postgres_url)
+
+
+@pytest.fixture
+def mariadb(mariadb_url: str) -> Iterator[Engine]:
+    yield from with_tables(mariadb_url)
+
+
+@pytest.fixture
+def sqlite(sqlite_url: str) -> Iterator[Engine]:
+    yield from with_tables(sqlite_url)
+
+
+@pytest.fixture(params=[None, "portable"], ids=["fast", "portable"])
+def path(request: pytest.FixtureRequest) -> PathName | None:
+    """The path that the database offers, and the floor."""
+    chosen: PathName | None = request.param
+    return chosen

@@ -1,0 +1,100 @@
+"""Processes that claim from one table at the same time, until nothing is left."""
+
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.synchronize import Barrier
+from typing import Any
+
+from sqlalchemy import Engine, create_engine
+
+from penstock.claiming import PathName, claim
+from tests.claiming.tables import NEW, SENDING, count_of, invoices
+
+RACERS = 8
+
+_barriers: list[Barrier] = []
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one process was given, and when it began and ended (by a clock that all share)."""
+
+    ids: list[int]
+    largest: int
+    begun: float
+    ended: float
+
+
+@dataclass(frozen=True)
+class Race:
+    outcomes: list[Outcome]
+
+    @property
+    def given(self) -> Counter[int]:
+        return Counter(number for outcome in self.outcomes for number in outcome.ids)
+
+    @property
+    def largest(self) -> int:
+        return max(outcome.largest for outcome in self.outcomes)
+
+    @property
+    def rate(self) -> float:
+        """Rows a second, from the first claim to the last."""
+        begun = min(outcome.begun for outcome in self.outcomes)
+        ended = max(outcome.ended for outcome in self.outcomes)
+        return sum(len(outcome.ids) for outcome in self.outcomes) / (ended - begun)
+
+
+@contextmanager
+def racers() -> Iterator[ProcessPoolExecutor]:
+    """Eight processes that wait for a race; starting them takes longer than most races."""
+    # Spawned, not forked: the threads of this process hold locks that a copy would never free.
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(RACERS)
+    with ProcessPoolExecutor(
+        RACERS, mp_context=context, initializer=_meet_at, initargs=(barrier,)
+    ) as pool:
+        yield pool
+
+
+def race(
+    pool: ProcessPoolExecutor,
+    engine: Engine,
+    path: PathName | None,
+    *,
+    limit: int,
+    timeout: float = 110,
+) -> Race:
+    """Let all processes of the pool claim all new invoices; raise what one of them raises."""
+    url = engine.url.render_as_string(hide_password=False)
+    started = [pool.submit(claim_all, url, path, limit) for _ in range(RACERS)]
+    return Race([future.result(timeout) for future in started])
+
+
+def _meet_at(barrier: Barrier) -> None:
+    _barriers.append(barrier)
+
+
+def claim_all(url: str, path: PathName | None, limit: int) -> Outcome:
+    engine = create_engine(url)
+    wanted: dict[str, Any] = {"where": NEW, "values": SENDING, "order_by": invoices.c.id}
+    ids: list[int] = []
+    largest = 0
+    with engine.connect():
+        _barriers[0].wait(timeout=60)
+    begun = time.monotonic()
+    while True:
+        rows = claim(engine, invoices, limit=limit, path=path, **wanted)
+        ids += [row.id for row in rows]
+        largest = max(largest, len(rows))
+        # An empty list may only mean that others hold the rest at this moment.
+        if not rows and not count_of(engine, "new"):
+            break
+    ended = time.monotonic()
+    engine.dispose()
+    return Outcome(ids, largest, begun, ended)

@@ -1,0 +1,158 @@
+"""Workers inside somebody else's process, and in the foreground until nothing is due."""
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from penstock import App, TaskHandle
+from tests.support.workers import wait_until
+
+MakeApp = Callable[[], App]
+PATIENCE = 10.0
+LEASE = 1.0
+
+
+def test_async_tasks_run_on_the_very_loop_of_an_async_block(make_app: MakeApp) -> None:
+    app = make_app()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    @app.task
+    async def where() -> int:
+        loops.append(asyncio.get_running_loop())
+        return threading.get_ident()
+
+    @app.task
+    def elsewhere() -> int:
+        return threading.get_ident()
+
+    async def serve() -> tuple[int, int]:
+        async with app.worker(slots=2):
+            first = await where.aenqueue()
+            second = await elsewhere.aenqueue()
+            return (await first.aresult(timeout=PATIENCE), await second.aresult(timeout=PATIENCE))
+
+    async def main() -> tuple[tuple[int, int], bool]:
+        answer = await serve()
+        return answer, loops == [asyncio.get_running_loop()]
+
+    handlers = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    (on_loop, on_thread), same_loop = asyncio.run(main())
+    assert same_loop
+    assert on_loop == threading.get_ident() != on_thread
+    assert handlers == (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT))
+
+
+def test_an_async_block_that_ends_gives_back_what_it_runs(make_app: MakeApp) -> None:
+    app = make_app()
+    begun = threading.Event()
+
+    @app.task
+    async def endless() -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    execution = endless.enqueue()
+
+    async def main() -> None:
+        async with app.worker(grace=0.1):
+            await asyncio.to_thread(wait_until, begun.is_set)
+
+    asyncio.run(main())
+    assert (execution.refresh().state, execution.attempt) == ("ready", 0)
+    assert execution.history()[-1].type == "task.released"
+    assert app.store.workers() == []
+
+
+def test_a_thread_that_outlives_its_block_keeps_its_lease_and_is_settled_when_it_ends(
+    make_app: MakeApp,
+) -> None:
+    app, observing = make_app(), make_app()
+    begun, go = threading.Event(), threading.Event()
+
+    @app.task
+    def long(handle: TaskHandle) -> int:
+        begun.set()
+        go.wait(PATIENCE)
+        return handle.attempt
+
+    @observing.task(name="long")
+    def never_here(handle: TaskHandle) -> int:
+        return -1
+
+    execution = long.enqueue()
+    with observing.worker(slots=1, heartbeat=LEASE / 5, lease=LEASE, queues=["elsewhere"]):
+        with app.worker(grace=0.1, heartbeat=LEASE / 5, lease=LEASE):
+            wait_until(begun.is_set)
+        left_at = time.monotonic()
+        wait_until(lambda: time.monotonic() - left_at > 2 * LEASE)
+        assert execution.refresh().state == "running"
+        go.set()
+        assert execution.result(timeout=PATIENCE) == 1
+        wait_until(lambda: len(app.store.workers()) == 1, what="it leaves when the task has ended")
+    assert "task.recovered" not in [event.type for event in execution.history()]
+
+
+def test_until_idle_does_all_that_is_due_and_nothing_else(make_app: MakeApp) -> None:
+    app = make_app()
+    order: list[str] = []
+
+    @app.task
+    def follow() -> None:
+        order.append("follow-up")
+
+    @app.task(on_success=follow, retry=[0, 0])
+    def first(handle: TaskHandle) -> None:
+        order.append(f"try {handle.attempt}")
+        if handle.attempt < 3:
+            raise ConnectionError("not yet")
+
+    @app.task
+    async def member(number: int) -> None:
+        order.append(f"member {number}")
+
+    first.enqueue()
+    for number in range(5):
+        member.using(serial="one by one").enqueue(number)
+    later = follow.using(run_after="1h").enqueue()
+    app.run_worker(until_idle=True, slots=4)
+
+    members = [entry for entry in order if entry.startswith("member")]
+    others = [entry for entry in order if not entry.startswith("member")]
+    assert members == [f"member {number}" for number in range(5)]
+    assert others == ["try 1", "try 2", "try 3", "follow-up"]
+    assert later.refresh().state == "scheduled"
+    assert app.store.workers() == []
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_until_idle_misses_nothing_that_its_own_work_releases(
+    make_app: MakeApp, number: int
+) -> None:
+    app = make_app()
+
+    @app.task
+    def last(execution_id: str) -> str:
+        return execution_id
+
+    @app.task(on_success=last)
+    def first() -> None: ...
+
+    executions = [first.enqueue() for _ in range(20 * (number + 1))]
+    app.run_worker(until_idle=True, slots=1 + number)
+    assert app.counts()["completed"] == 2 * len(executions)
+
+
+def test_queued_work_of_a_former_name_runs(make_app: MakeApp) -> None:
+    app, older = make_app(), make_app()
+
+    @app.task(name="send_receipt", aliases=["send_mail", "mail"])
+    def send(number: int) -> int:
+        return number
+
+    executions = [older.enqueue(name, {"number": 3}) for name in ("send_mail", "mail")]
+    app.run_worker(until_idle=True)
+    assert [one.result(timeout=PATIENCE) for one in executions] == [3, 3]
