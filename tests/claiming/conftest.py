@@ -1,6 +1,7 @@
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -10,6 +11,7 @@ from sqlalchemy import Engine, create_engine, make_url
 
 from penstock.claiming import PathName
 from tests.claiming.mariadb import installed_programs, temporary_server
+from tests.claiming.racing import racers
 from tests.claiming.tables import metadata
 
 OWN_SERVER = "PENSTOCK_TEST_MARIADB_URL"
@@ -108,6 +110,13 @@ def mariadb(mariadb_url: str) -> Iterator[Engine]:
 @pytest.fixture
 def sqlite(sqlite_url: str) -> Iterator[Engine]:
     yield from with_tables(sqlite_url)
+
+
+@pytest.fixture(scope="session")
+def racing() -> Iterator[ProcessPoolExecutor]:
+    """Eight processes that claim at the same time when they are told to."""
+    with racers() as pool:
+        yield pool
 
 
 @pytest.fixture(params=[None, "portable"], ids=["fast", "portable"])

@@ -68,7 +68,7 @@ def race(
     path: PathName | None,
     *,
     limit: int,
-    timeout: float = 110,
+    timeout: float = 280,
 ) -> Race:
     """Let all processes of the pool claim all new invoices; raise what one of them raises."""
     url = engine.url.render_as_string(hide_password=False)

@@ -1,26 +1,21 @@
 """Eight processes empty one table together."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from sqlalchemy import Engine, select, text
+from sqlalchemy import Engine, select
 
-from penstock.claiming import PathName, claim
-from tests.claiming.racing import race, racers
+from penstock.claiming import PathName
+from tests.claiming.racing import race
 from tests.claiming.tables import count_of, fill, invoices
 
 ROWS = 20_000
 BATCH = 50
 
 
-@pytest.fixture(scope="module")
-def racing() -> Iterator[ProcessPoolExecutor]:
-    with racers() as pool:
-        yield pool
-
-
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_each_row_goes_to_one_caller_and_no_error_escapes(
     racing: ProcessPoolExecutor, engine: Engine, path: PathName | None, note: Callable[[str], None]
 ) -> None:

@@ -132,15 +132,14 @@ def test_workers_and_status_agree(penstock: CommandLine) -> None:
     assert worker | {"id": "w1", "name": "host:1", "queues": ["mail"], "slots": 4} == worker
     status = penstock("status", "--json").json
     assert status["workers"] == [worker]
-    assert status["queues"] == [
-        {"name": "mail", "paused": False, "workers": 1},
-        {"name": "press", "paused": True, "workers": 0},
+    assert [(queue["name"], queue["workers"]) for queue in status["queues"]] == [
+        ("default", 0),
+        ("mail", 1),
+        ("press", 0),
     ]
     assert status["states"]["ready"] == 1
     assert len(status["states"]) == 8
-    told = penstock("status").out
-    assert "press  0        paused" in told
-    assert "host:1" in told
+    assert "host:1" in penstock("status").out
 
 
 @pytest.mark.parametrize("command", ["show", "history"])

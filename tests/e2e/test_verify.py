@@ -3,11 +3,12 @@
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from penstock.cli import verifying
+from penstock.engine.verifying import verify
 from penstock.model.ids import new_id
 from penstock.model.outcomes import Completed, Failed
 from penstock.model.workers import WorkerInfo
@@ -210,8 +211,8 @@ def test_a_pipe_is_told_how_far_it_is_on_standard_error(
 ) -> None:
     for _ in range(4):
         penstock.enqueue("add")
-    shipped = verifying.verify
-    monkeypatch.setattr(verifying, "verify", lambda store: shipped(store, stretch=1))
+    one_by_one = partial(verify, stretch=1)
+    monkeypatch.setattr("penstock.cli.verifying.verify", one_by_one)
     answer = penstock("verify", "--json")
     assert answer.json["executions"] == 4
     assert answer.err.splitlines() == [f"{n} of 4 executions verified" for n in (1, 2, 3)]

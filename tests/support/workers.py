@@ -261,6 +261,8 @@ def _attempts(history: list[EventType]) -> int:
                 started = True
             case EventType.RELEASED:
                 attempts -= 1
+            case EventType.SCHEDULED if attempts:  # it deferred itself
+                attempts -= 1
             case EventType.RECOVERED if not started:
                 attempts -= 1
     return attempts

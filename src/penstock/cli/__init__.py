@@ -15,6 +15,7 @@ from penstock.cli.acting import cancel, enqueue, pause, rerun, resume
 from penstock.cli.admin import admin
 from penstock.cli.bulk import ChosenTwice, NobodyToAsk, NothingChosen
 from penstock.cli.demo import demo
+from penstock.cli.doctor import doctor
 from penstock.cli.examples import show_examples
 from penstock.cli.reading import history, list_, show, workers
 from penstock.cli.status import NothingToRedraw, status
@@ -123,6 +124,7 @@ for _command in (
     workers,
     status,
     verify_,
+    doctor,
     admin,
 ):
     commands.add_command(_command)

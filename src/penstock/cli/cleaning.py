@@ -1,18 +1,14 @@
 """Retention by hand: admin cleanup and admin cleanup-events."""
 
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 
 import click
 
 from penstock.cli.options import Command, DatabaseOptions, database_options
+from penstock.cli.progress import progress
 from penstock.engine.retention import Sweep, sweep_all
 from penstock.model.durations import format_duration, parse_duration
-
-REPORTS = 10  # how often plain lines say how far it is
 
 
 def _cleaning(command: Command) -> Command:
@@ -25,14 +21,14 @@ def _cleaning(command: Command) -> Command:
     return older_than(dry_run(database_options(command)))
 
 
-@click.command(epilog="For example: penstock admin cleanup --older-than 30d --dry-run")
+@click.command
 @_cleaning
 def cleanup(*, database: DatabaseOptions, older_than: str | None, dry_run: bool) -> None:
     """Remove executions that ended well or were cancelled long ago.
 
     Completed, skipped and cancelled ones go; failed ones stay until someone decides. Their
     events stay for as long as `cleanup-events` leaves them. Workers do the same by themselves
-    about once an hour. It takes a fifth of the time for itself, in small batches, so that
+    about once an hour. It works in small batches with rests between them, so that
     workers go on; it can be interrupted and repeated.
     """
     days = database.settings().cleanup.completed_after_days
@@ -41,10 +37,7 @@ def cleanup(*, database: DatabaseOptions, older_than: str | None, dry_run: bool)
         _clean(store.sweep, age, what="executions", dry_run=dry_run)
 
 
-@click.command(
-    "cleanup-events",
-    epilog="For example: penstock admin cleanup-events --older-than 90d --dry-run",
-)
+@click.command("cleanup-events")
 @_cleaning
 def cleanup_events(*, database: DatabaseOptions, older_than: str | None, dry_run: bool) -> None:
     """Remove the events of executions that ended well or were cancelled long ago.
@@ -64,57 +57,8 @@ def _clean(sweep: Sweep, age: timedelta, *, what: str, dry_run: bool) -> None:
         click.echo(f"{total} {what} that ended more than {format_duration(age)} ago would go.")
         return
     removed = 0
-    with _progress(total, what) as tell:
+    with progress(total, doing=f"removing {what}") as tell:
         for batch in sweep_all(sweep, age, rest=time.sleep):
             removed += batch
             tell(removed)
     click.echo(f"Removed {removed} {what} that ended more than {format_duration(age)} ago.")
-
-
-# --- how far it is ----------------------------------------------------------------------
-
-
-@contextmanager
-def _progress(total: int, what: str) -> Iterator[Callable[[int], None]]:
-    """Say on standard error how many of `total` are gone."""
-    if sys.stderr.isatty():
-        with _bar(total, what) as tell:
-            yield tell
-    else:
-        yield _plain_lines(total, what)
-
-
-def _plain_lines(total: int, what: str) -> Callable[[int], None]:
-    told = 0
-
-    def tell(done: int) -> None:
-        nonlocal told
-        # The last line is the answer itself.
-        step = REPORTS * done // total if done < total else told
-        if step > told:
-            told = step
-            click.echo(f"{done} of {total} {what} removed", err=True)
-
-    return tell
-
-
-@contextmanager
-def _bar(total: int, what: str) -> Iterator[Callable[[int], None]]:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn(f"removing {what}"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        shown = bar.add_task("", total=total)
-        yield lambda done: bar.update(shown, completed=done)

@@ -51,6 +51,19 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "penstock verify",
         "penstock verify --limit 10 --json",
     ),
+    "penstock doctor": (
+        "penstock doctor",
+        "penstock doctor orders:app",
+        "penstock doctor --json",
+    ),
+    "penstock admin cleanup": (
+        "penstock admin cleanup --older-than 30d --dry-run",
+        "penstock admin cleanup",
+    ),
+    "penstock admin cleanup-events": (
+        "penstock admin cleanup-events --older-than 90d --dry-run",
+        "penstock admin cleanup-events",
+    ),
     "penstock admin migrate": ("penstock admin migrate --database postgresql://localhost/app",),
     "penstock admin sql": ("penstock admin sql --schema tenant_a",),
 }

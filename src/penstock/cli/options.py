@@ -133,15 +133,26 @@ class DatabaseOptions:
             yield store
 
     @contextmanager
-    def _open(self, *, must_exist: bool) -> Iterator[Store]:
-        settings = self.settings()
+    def opened_to_inspect(self, settings: Settings) -> Iterator[Store]:
+        """Open what these settings name, whatever state its tables are in."""
+        with self._open(must_exist=True, settings=settings) as store:
+            yield store
+
+    @contextmanager
+    def _open(self, *, must_exist: bool, settings: Settings | None = None) -> Iterator[Store]:
+        settings = settings or self.settings()
         database = settings.database
         with default_explained(settings):
             if database.url.startswith("sqlite:"):
                 _refuse_nothing(sqlite_path(database.url), must_exist=must_exist)
             else:
                 _refuse_silence(database.url)
-        store = open_store(database.url, schema=database.schema, notify=database.notify)
+        store = open_store(
+            database.url,
+            schema=database.schema,
+            notify=database.notify,
+            listen_url=database.listen_url,
+        )
         try:
             with _cause_named(database.url):
                 yield store

@@ -24,7 +24,7 @@ EVERY = 3600.0
 FIRST_LOOK = (30.0, 90.0)  # after the start, so that a restart of all does not bring all at once
 
 BATCH = 500  # rows: a few milliseconds, so that nobody waits long for what it locks
-REST = 4.0  # as many times as a batch took: four fifths of the database are left to the tasks
+REST = 2.0  # as many times as a batch took: two thirds of the time are left to the tasks alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -246,7 +246,7 @@ REMEDIES: Mapping[Wrong, str] = {
         "Give it a time: UPDATE task_executions SET run_at = created_at WHERE id = '{id}'"
     ),
     Wrong.WORKER_MISSING: (
-        "Give it back to the worker that claimed it, or whose death is then noticed: "
+        "Give it back to the worker that claimed it; if that one is dead, others recover it: "
         "UPDATE task_executions SET worker_id = (SELECT worker_id FROM execution_events "
         "WHERE root_id = '{id}' AND type = 'task.claimed' ORDER BY seq DESC LIMIT 1) "
         "WHERE id = '{id}'"

@@ -24,6 +24,7 @@ from penstock.model.executions import (
     Swept,
     Whereabouts,
 )
+from penstock.model.health import Finding
 from penstock.model.outcomes import Outcome
 from penstock.model.states import State
 from penstock.model.waiting import QueueDepth, Waiting
@@ -360,5 +361,13 @@ class Store(Protocol):
         """What decides when an execution runs, from what the claim looks at; None if unknown.
 
         All of it was true at one moment.
+        """
+        ...
+
+    def inspect(self, *, lease: timedelta = timedelta(seconds=15)) -> list[Finding]:
+        """Look at the tables, the server or the file, the workers and what is ready.
+
+        Changes nothing, and needs no tables: that there are none is a finding. A worker that
+        has been silent for two leases does not count as alive here.
         """
         ...

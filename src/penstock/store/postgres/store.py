@@ -27,6 +27,7 @@ from penstock.model.executions import (
     Swept,
     Whereabouts,
 )
+from penstock.model.health import Finding, Level
 from penstock.model.outcomes import Outcome, Released
 from penstock.model.states import State, SubState
 from penstock.model.waiting import QueueDepth, Waiting
@@ -45,6 +46,7 @@ from penstock.store.decoding import (
     encode_worker,
     rerun_answer,
 )
+from penstock.store.judging import judge_schema
 from penstock.store.low_water import LowWaterMarks
 from penstock.store.migrations import Applied, check_compatible
 from penstock.store.on_callers import OnCallers
@@ -53,6 +55,7 @@ from penstock.store.postgres import (
     completing,
     examining,
     explaining,
+    inspecting,
     maintaining,
     migrating,
     people,
@@ -415,6 +418,17 @@ class PostgresStore(OnCallers):
 
     def explain_waiting(self, execution_id: str) -> Waiting | None:
         return self._run("explain", lambda session: explaining.explain(session, execution_id))
+
+    def inspect(self, *, lease: timedelta = timedelta(seconds=15)) -> list[Finding]:
+        schema = judge_schema(migrating.shipped(), self._applied(), where=self._where)
+        if schema.level is not Level.OK:
+            return [schema]
+        listening = inspecting.listens(
+            self._listen_url if self._notify else None,
+            lambda channel: self._rows("notify ourselves", "inspect_knock", channel=channel),
+        )
+        rest = self._run("inspect", lambda it: list(inspecting.inspect(it, lease=lease)))
+        return [schema, *rest, listening]
 
     # --- how it is said ---------------------------------------------------------------
 

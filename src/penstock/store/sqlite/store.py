@@ -27,6 +27,7 @@ from penstock.model.executions import (
     Swept,
     Whereabouts,
 )
+from penstock.model.health import Finding, Level
 from penstock.model.outcomes import Outcome, Released
 from penstock.model.states import State, SubState
 from penstock.model.waiting import QueueDepth, Waiting
@@ -45,6 +46,7 @@ from penstock.store.decoding import (
     encode_worker,
     rerun_answer,
 )
+from penstock.store.judging import judge_schema
 from penstock.store.migrations import Applied, check_compatible, missing
 from penstock.store.on_callers import OnCallers
 from penstock.store.scripts import Row, Script, run
@@ -55,6 +57,7 @@ from penstock.store.sqlite import (
     completing,
     examining,
     explaining,
+    inspecting,
     maintaining,
     migrating,
     people,
@@ -461,6 +464,16 @@ class SqliteStore(OnCallers):
 
     def explain_waiting(self, execution_id: str) -> Waiting | None:
         return self._read("explain", lambda view: explaining.explain(view, execution_id))
+
+    def inspect(self, *, lease: timedelta = timedelta(seconds=15)) -> list[Finding]:
+        schema = judge_schema(
+            migrating.shipped(), self._applied(), where=self._where, migrates_itself=True
+        )
+        if schema.level is not Level.OK:
+            return [schema]
+        path = self._file.path
+        rest = self._read("inspect", lambda it: list(inspecting.inspect(it, path, lease=lease)))
+        return [schema, *rest]
 
     # --- how it is said ---------------------------------------------------------------
 

@@ -1,18 +1,21 @@
-"""What is ready and what has failed, judged in the same way on every database."""
+"""The tables' version, the workers and their work, judged in the same way on every database."""
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from penstock.errors import SchemaBehind, SchemaError, SchemaMissing
 from penstock.model.durations import format_duration
 from penstock.model.health import Finding, ok, problem, warning
 from penstock.model.workers import Peer
+from penstock.store.migrations import Applied, Migration, check_compatible
 
 LATE = timedelta(minutes=5)
 UNSEEN = timedelta(days=7)
 SILENT_LEASES = 2
 _NAMED = 5
 
+_SCHEMA = "schema version"
 _WORKERS = "workers"
 _OLDEST = "oldest ready task"
 _KNOWN = "known tasks"
@@ -27,6 +30,28 @@ class Backlog(NamedTuple):
     task: str
     ready: int
     oldest: timedelta
+
+
+def judge_schema(
+    migrations: Sequence[Migration],
+    applied: Sequence[Applied],
+    *,
+    where: str,
+    migrates_itself: bool = False,
+) -> Finding:
+    """Judge whether this version fits the tables; anything but ok leaves nothing else to judge."""
+    try:
+        check_compatible(migrations, applied, where=where)
+    except (SchemaMissing, SchemaBehind) as error:
+        what, _, remedy = str(error).partition(". ")
+        if not migrates_itself:
+            return problem(_SCHEMA, f"{what}.", remedy=remedy)
+        remedy = "The next command or worker that opens the file brings it up to date."
+        return warning(_SCHEMA, f"{what}.", remedy=remedy)
+    except SchemaError as error:
+        what, _, remedy = str(error).rpartition(". ")
+        return problem(_SCHEMA, f"{what}.", remedy=remedy)
+    return ok(_SCHEMA, f"The tables in {where} have version {applied[-1].version}.")
 
 
 def judge_workers(peers: Sequence[Peer], *, now: datetime, lease: timedelta) -> Iterator[Finding]:
