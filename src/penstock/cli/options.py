@@ -212,11 +212,15 @@ def _trouble_with_file(path: str, error: StoreUnavailable) -> StoreError | None:
     directory = Path(path).resolve().parent
     checks = (
         (Path(path).is_dir(), "it is a directory"),
-        (not os.access(path, os.R_OK), "you may not read it"),
-        (not os.access(path, os.W_OK), "you may not write to it"),
-        (not os.access(directory, os.W_OK), f"you may not write to its directory {directory}"),
+        (not _may(path, os.R_OK), "you may not read it"),
+        (not _may(path, os.W_OK), "you may not write to it"),
+        (not _may(directory, os.W_OK), f"you may not write to its directory {directory}"),
     )
     return next((FileForbidden(path, because) for is_so, because in checks if is_so), None)
+
+
+def _may(path: str | Path, what: int) -> bool:
+    return os.access(path, what, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _refuse_silence(url: str) -> None:

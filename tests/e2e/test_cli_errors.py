@@ -1,0 +1,167 @@
+"""A mistake of the user's, or a database that is not as it should be: one sentence, what next."""
+
+import os
+import signal
+import sqlite3
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from tests.e2e.command_line import Answer, CommandLine, wait_until
+from tests.support.proxy import proxy_to
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def public(on_sqlite: CommandLine) -> Iterator[CommandLine]:
+    """A SQLite file in a directory that everybody may look into, and only we may write to."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        public = CommandLine(Path(name), f"sqlite:///{name}/shop.db")
+        assert public("admin", "migrate").status == 0
+        yield public
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Without the rights that root has over every file; everybody else has lost none to lose."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def one_sentence(answer: Answer, *, status: int = 1) -> str:
+    assert answer.status == status
+    assert answer.out == ""
+    (line,) = answer.err.splitlines()
+    assert "Traceback" not in line
+    assert line.endswith(".")
+    return line
+
+
+# --- files ------------------------------------------------------------------------------
+
+
+def test_a_file_that_may_not_be_read_says_whose_it_should_be(public: CommandLine) -> None:
+    (public.directory / "shop.db").chmod(0)
+    with as_nobody():
+        told = one_sentence(public("list"))
+    assert "shop.db' cannot be used: you may not read it." in told
+    assert "Run the command as the user whose workers use it" in told
+
+
+def test_a_file_that_may_not_be_written_to_can_be_told_from_one_that_can(
+    public: CommandLine,
+) -> None:
+    (public.directory / "shop.db").chmod(0o444)
+    public.directory.chmod(0o555)
+    with as_nobody():
+        told = one_sentence(public("pause", "mail"))
+    assert "you may not write to it" in told
+    public.directory.chmod(0o755)
+
+
+def test_a_directory_that_may_not_be_looked_into_is_named(public: CommandLine) -> None:
+    public.directory.chmod(0)
+    try:
+        with as_nobody():
+            told = one_sentence(public("list"))
+    finally:
+        public.directory.chmod(0o755)
+    assert "its directory may not be looked into" in told
+
+
+def test_a_file_that_is_something_else_is_told_so(on_sqlite: CommandLine) -> None:
+    (on_sqlite.directory / "shop.db").write_text("shopping list\n" * 99, "utf-8")
+    assert "shop.db' is not a SQLite database." in one_sentence(on_sqlite("status"))
+
+
+def test_a_directory_is_no_file(on_sqlite: CommandLine) -> None:
+    (on_sqlite.directory / "shop.db").mkdir()
+    assert "it is a directory" in one_sentence(on_sqlite("status"))
+
+
+# --- servers ----------------------------------------------------------------------------
+
+
+def execute(penstock: CommandLine, script: str) -> None:
+    if penstock.schema is None:
+        with closing(sqlite3.connect(penstock.directory / "shop.db")) as connection:
+            connection.executescript(script)
+    else:
+        with psycopg.connect(penstock.url, autocommit=True) as connection:
+            connection.execute(sql.SQL("SET search_path = {}").format(_schema(penstock)))
+            connection.execute(script.encode())
+
+
+def _schema(penstock: CommandLine) -> sql.Identifier:
+    assert penstock.schema is not None
+    return sql.Identifier(penstock.schema)
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("why", str(uuid.uuid4())), ("pause", "mail")])
+def test_tables_of_a_later_version_ask_for_an_upgrade(
+    penstock: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    columns = "version, name, checksum, min_compatible, database_id, applied_at"
+    copied = "999, name, checksum, 999, database_id, applied_at"
+    execute(
+        penstock,
+        f"INSERT INTO schema_version ({columns}) SELECT {copied} FROM schema_version LIMIT 1",
+    )
+    told = one_sentence(penstock(*arguments))
+    assert "have version 999" in told
+    assert told.endswith("Upgrade Penstock here.")
+
+
+@pytest.fixture
+def stranger(on_postgres: CommandLine) -> Iterator[CommandLine]:
+    """The same database for a role that has no right to our tables."""
+    role, password = f"stranger_{uuid.uuid4().hex[:12]}", uuid.uuid4().hex
+    name = sql.Identifier(role)
+    assert on_postgres("admin", "migrate").status == 0
+    with psycopg.connect(on_postgres.url, autocommit=True) as connection:
+        try:
+            connection.execute(
+                sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(name, sql.Literal(password))
+            )
+        except errors.InsufficientPrivilege:
+            pytest.skip("the user of this server may not create roles")
+        parts = urlsplit(on_postgres.url)
+        host = parts.netloc.rpartition("@")[2]
+        url = urlunsplit(parts._replace(netloc=f"{role}:{password}@{host}"))
+        yield replace(on_postgres, url=url)
+        connection.execute(sql.SQL("DROP ROLE {}").format(name))
+
+
+def test_a_role_without_rights_is_told_what_it_may_not_do(stranger: CommandLine) -> None:
+    told = one_sentence(stranger("status"))
+    assert "may not do this: permission denied for schema" in told
+    assert "Use the role that the workers use" in told
+    assert urlsplit(stranger.url).password not in told
+
+
+def test_ctrl_c_ends_a_command_without_a_traceback(on_postgres: CommandLine) -> None:
+    with proxy_to(on_postgres.url) as proxy:
+        proxy.stall()
+        process = replace(on_postgres, url=proxy.url(on_postgres.url)).start("list")
+        wait_until(lambda: proxy.tries > 0)
+        process.send_signal(signal.SIGINT)
+        out, told = process.communicate(timeout=30)
+    assert (process.returncode, out) == (1, "")
+    assert told.strip().startswith("Stopped.")
+    assert "Traceback" not in told
