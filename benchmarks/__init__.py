@@ -1,0 +1,1 @@
+"""How fast the engine is on this machine: full history, default durability."""
