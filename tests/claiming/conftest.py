@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
-from sqlalchemy import Engine, create_engine, make_url
+from sqlalchemy import Engine, create_engine, delete, make_url, text
 
 from penstock.claiming import PathName
 from tests.claiming.mariadb import installed_programs, temporary_server
@@ -19,6 +19,8 @@ UNAVAILABLE = (
     "no MariaDB: install Debian's package mariadb-server (.ci/run does), "
     f"or set {OWN_SERVER} to an empty database for SQLAlchemy"
 )
+
+MANY = 1_000
 
 FIGURES = pytest.StashKey[dict[str, str]]()
 
@@ -69,14 +71,8 @@ def sqlalchemy_postgres_url(postgres_url: str) -> Iterator[str]:
         connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
 
 
-@pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'shop.db'}"
-
-
-def with_tables(url: str) -> Iterator[Engine]:
+def opened(url: str) -> Iterator[Engine]:
     engine = create_engine(url)
-    # What a killed test left behind would be claimed by the next one.
     metadata.drop_all(engine)
     metadata.create_all(engine)
     yield engine
@@ -84,32 +80,46 @@ def with_tables(url: str) -> Iterator[Engine]:
     engine.dispose()
 
 
-@pytest.fixture(
-    params=[
-        "sqlite_url",
-        pytest.param("sqlalchemy_postgres_url", marks=pytest.mark.postgres),
-        "mariadb_url",
-    ],
-    ids=["sqlite", "postgres", "mariadb"],
-)
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+def emptied(engine: Engine) -> Iterator[Engine]:
+    yield engine
+    with engine.begin() as connection:
+        for table in metadata.sorted_tables:
+            if connection.execute(delete(table)).rowcount > MANY:
+                # Nobody has vacuumed yet, and the next test would walk over what is left.
+                connection.execute(text(f"TRUNCATE TABLE {table.name}"))
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[Engine]:
+    yield from opened(f"sqlite:///{tmp_path / 'shop.db'}")
+
+
+# Making tables takes these servers longer than most tests, so there is one set of them.
+@pytest.fixture(scope="session")
+def opened_postgres(sqlalchemy_postgres_url: str) -> Iterator[Engine]:
+    yield from opened(sqlalchemy_postgres_url)
+
+
+@pytest.fixture(scope="session")
+def opened_mariadb(mariadb_url: str) -> Iterator[Engine]:
+    yield from opened(mariadb_url)
+
+
+@pytest.fixture
+def postgres(opened_postgres: Engine) -> Iterator[Engine]:
+    yield from emptied(opened_postgres)
+
+
+@pytest.fixture
+def mariadb(opened_mariadb: Engine) -> Iterator[Engine]:
+    yield from emptied(opened_mariadb)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres), "mariadb"])
+def engine(request: pytest.FixtureRequest) -> Engine:
     """An engine with empty tables, on each database in turn."""
-    yield from with_tables(request.getfixturevalue(request.param))
-
-
-@pytest.fixture
-def postgres(sqlalchemy_postgres_url: str) -> Iterator[Engine]:
-    yield from with_tables(sqlalchemy_postgres_url)
-
-
-@pytest.fixture
-def mariadb(mariadb_url: str) -> Iterator[Engine]:
-    yield from with_tables(mariadb_url)
-
-
-@pytest.fixture
-def sqlite(sqlite_url: str) -> Iterator[Engine]:
-    yield from with_tables(sqlite_url)
+    engine: Engine = request.getfixturevalue(request.param)
+    return engine
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,11 @@
 
 import threading
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
+from penstock.engine.verifying import verify
 from penstock.model.retelling import Wrong
 from penstock.model.states import State
 from penstock.model.verifying import findings_in
@@ -132,3 +134,23 @@ def test_nothing_is_seen_half_done(store: Store, database: Database) -> None:
         stop.set()
         thread.join()
         other.close()
+
+
+@pytest.mark.parametrize("passes", [True, False], ids=["passes", "stays"])
+def test_only_what_is_still_wrong_at_a_second_look_is_a_finding(
+    store: Store, database: Database, monkeypatch: pytest.MonkeyPatch, passes: bool
+) -> None:
+    execution_id = enqueue(store)
+    database.query("UPDATE task_executions SET attempt = 1")
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if passes:
+            database.query("UPDATE task_executions SET attempt = 0")
+
+    monkeypatch.setattr("penstock.engine.verifying.time", SimpleNamespace(sleep=pause))
+    (stretch,) = verify(store, look_again_after=3)
+    found = [(one.code, one.execution_id) for one in stretch.findings]
+    assert found == ([] if passes else [(Wrong.ATTEMPT_DIFFERS, execution_id)])
+    assert pauses == [3]

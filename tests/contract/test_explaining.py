@@ -24,12 +24,13 @@ from tests.contract.support import (
 
 
 def test_what_is_ahead_is_what_a_claim_takes_first(store: Store) -> None:
+    claimed = run_one(store)
+    mine = claimed.lease.execution_id
     suspect = enqueue(store)
     crash(store, suspect)
-    mine = enqueue(store)
+    store.settle([finish(claimed, "released")])  # at its old place, which is the first
     enqueue(store, OTHER_TASK, priority=2)
     enqueue(store, priority=-1)
-    worker(store)
 
     why = store.explain_waiting(mine)
 

@@ -38,14 +38,14 @@ def findings(answer: Answer, level: str) -> dict[str, str]:
 def execute(penstock: CommandLine, *statements: str) -> None:
     """Run what both databases understand; tables have no schema."""
     if penstock.schema is None:
-        with closing(sqlite3.connect(penstock.directory / "shop.db")) as connection, connection:
+        with closing(sqlite3.connect(penstock.directory / "shop.db")) as file, file:
             for statement in statements:
-                connection.execute(statement)
-    else:
-        options = f"-c search_path={penstock.schema}"
-        with psycopg.connect(penstock.url, autocommit=True, options=options) as connection:
-            for statement in statements:
-                connection.execute(statement.encode())
+                file.execute(statement)
+        return
+    options = f"-c search_path={penstock.schema}"
+    with psycopg.connect(penstock.url, autocommit=True, options=options) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
 
 
 def register(store: Store, worker_id: str = "w", *, tasks: tuple[str, ...] = ("add",)) -> None:

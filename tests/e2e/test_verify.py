@@ -215,7 +215,7 @@ def test_a_pipe_is_told_how_far_it_is_on_standard_error(
     monkeypatch.setattr("penstock.cli.verifying.verify", one_by_one)
     answer = penstock("verify", "--json")
     assert answer.json["executions"] == 4
-    assert answer.err.splitlines() == [f"{n} of 4 executions verified" for n in (1, 2, 3)]
+    assert answer.err.splitlines() == [f"verifying executions: {n} of 4" for n in (1, 2, 3)]
 
 
 def test_a_terminal_sees_a_bar(on_sqlite: CommandLine) -> None:

@@ -330,7 +330,7 @@ def test_a_handler_cancelled_while_its_deferral_is_written_does_not_harm_the_set
     def work(handle: TaskHandle) -> None: ...
 
     attempt = world.claim(work)
-    settler = Settler(app.store, when_settled=lambda _: None)
+    settler = Settler(app.store, when_settled=lambda _: None, when_scheduled=lambda: None)
 
     async def cancelled() -> None:
         written = settler.change_sub_state(attempt.claimed.lease, SubState.DEFERRED, None)

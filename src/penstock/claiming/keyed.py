@@ -7,7 +7,7 @@ others hold row locks until the commit. Outside of a transaction the same two st
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Select
+from sqlalchemy import Select, Update
 
 from penstock.claiming.held import held
 from penstock.claiming.request import Request
@@ -24,25 +24,48 @@ SQL_SERVER_LOCKS = "WITH (UPDLOCK, READPAST, ROWLOCK)"
 
 def claim_after_reading(turn: Turn, request: Request) -> list[Any]:
     """SQLite: the transaction is the lock."""
-    return _claim_returning(turn, request, request.candidates(), row_values=True, checked=True)
-
-
-def claim_by_output(turn: Turn, request: Request) -> list[Any]:
-    """SQL Server: table hints lock, OUTPUT returns.
-
-    It has no row values, and no truth values among columns, so that here nothing checks whether
-    the claim holds.
-    """
-    locking = request.candidates().with_hint(request.target.table, SQL_SERVER_LOCKS, "mssql")
-    return _claim_returning(turn, request, locking, row_values=False, checked=False)
+    keys = _keys(turn, request.candidates())
+    checks = request.checks()
+    rows: list[Any] = []
+    for some in _portions(keys):
+        statement = request.claiming().where(request.among(some))
+        found, answers = turn.read(statement.returning(*request.target.table.c, *checks), checks)
+        held(request, answers)
+        rows += found
+    return _arranged(request, keys, rows)
 
 
 def claim_by_locking(turn: Turn, request: Request) -> list[Any]:
     """MariaDB and MySQL: there is no UPDATE … RETURNING, so the rows are read back."""
-    keys = _keys(turn, request.candidates().with_for_update(skip_locked=True))
+    keys = _keys(turn, skipping_locked(request))
     for some in _portions(keys):
         turn.connection.execute(request.claiming().where(request.among(some)))
     return read_back(turn, request, keys)
+
+
+def claim_by_output(turn: Turn, request: Request) -> list[Any]:
+    """SQL Server: table hints lock, OUTPUT returns."""
+    keys = _keys(turn, past_locked(request))
+    rows: list[Any] = []
+    for some in _portions(keys):
+        found, _ = turn.read(with_output(request, some))
+        rows += found
+    return _arranged(request, keys, rows)
+
+
+def skipping_locked(request: Request) -> Select[Any]:
+    return request.candidates().with_for_update(skip_locked=True)
+
+
+def past_locked(request: Request) -> Select[Any]:
+    return request.candidates().with_hint(request.target.table, SQL_SERVER_LOCKS, "mssql")
+
+
+def with_output(request: Request, keys: Sequence[Key]) -> Update:
+    # SQL Server has no row values, and no truth values among columns: what other databases check
+    # after the claim, whether it holds, cannot be asked here.
+    statement = request.claiming().where(request.among(keys, row_values=False))
+    return statement.returning(*request.target.table.c)
 
 
 def read_back(turn: Turn, request: Request, keys: Sequence[Key]) -> list[Any]:
@@ -52,20 +75,6 @@ def read_back(turn: Turn, request: Request, keys: Sequence[Key]) -> list[Any]:
     for some in _portions(keys):
         statement = request.row().add_columns(*checks).where(request.among(some))
         found, answers = turn.read(statement, checks)
-        held(request, answers)
-        rows += found
-    return _arranged(request, keys, rows)
-
-
-def _claim_returning(
-    turn: Turn, request: Request, locking: Select[Any], *, row_values: bool, checked: bool
-) -> list[Any]:
-    checks = request.checks() if checked else []
-    keys = _keys(turn, locking)
-    rows: list[Any] = []
-    for some in _portions(keys):
-        statement = request.claiming().where(request.among(some, row_values=row_values))
-        found, answers = turn.read(statement.returning(*request.target.table.c, *checks), checks)
         held(request, answers)
         rows += found
     return _arranged(request, keys, rows)

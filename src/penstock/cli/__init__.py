@@ -123,8 +123,8 @@ for _command in (
     resume,
     workers,
     status,
-    verify_,
     doctor,
+    verify_,
     admin,
 ):
     commands.add_command(_command)

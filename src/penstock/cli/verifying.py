@@ -1,13 +1,12 @@
 """verify: every execution against its history, on a system that goes on working."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import click
 
 from penstock.cli.options import DatabaseOptions, database_options, json_option
+from penstock.cli.progress import progress
 from penstock.cli.shapes import Shape, print_json
 from penstock.cli.tables import Cell, print_line, printable
 from penstock.engine.verifying import Verified, verify
@@ -15,7 +14,6 @@ from penstock.model.verifying import Finding
 from penstock.store.contract import Store
 
 DEFAULT_LIMIT = 1000
-REPORTS = 10  # how often plain lines say how far it is
 
 
 @dataclass
@@ -88,7 +86,7 @@ def verify_(*, database: DatabaseOptions, limit: int, as_json: bool) -> None:
 
 
 def _verify(store: Store, tally: _Tally) -> None:
-    with _progress(sum(store.counts().values())) as tell:
+    with progress(sum(store.counts().values()), doing="verifying executions") as tell:
         for stretch in verify(store):
             tally.add(stretch)
             if tally.is_full:
@@ -123,52 +121,3 @@ def _print(tally: _Tally) -> None:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-# --- how far it is ----------------------------------------------------------------------
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Say on standard error how many of `total` have been verified."""
-    if sys.stderr.isatty():
-        with _bar(total) as tell:
-            yield tell
-    else:
-        yield _plain_lines(total)
-
-
-def _plain_lines(total: int) -> Callable[[int], None]:
-    told = 0
-
-    def tell(done: int) -> None:
-        nonlocal told
-        # The last line is the answer itself.
-        step = REPORTS * done // total if done < total else told
-        if step > told:
-            told = step
-            click.echo(f"{done} of {total} executions verified", err=True)
-
-    return tell
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("verifying"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        shown = bar.add_task("", total=total)
-        yield lambda done: bar.update(shown, completed=done)

@@ -54,6 +54,8 @@ class Runner:
         # By lease: a task that was taken from us may come back while its old attempt goes on.
         self.running: dict[Lease, Attempt] = {}
         self._stock: deque[Attempt] = deque()
+        # Beside the others: thousands may be waiting here, and each claim asks.
+        self._suspects: dict[Lease, Attempt] = {}
         self._lock = threading.RLock()
         self._loop = loop
         self._loop_thread: int | None = None
@@ -100,17 +102,13 @@ class Runner:
 
     @property
     def runs_suspect(self) -> bool:
-        return any(attempt.claimed.suspect for attempt in self._in_hand())
+        return bool(self._suspects)
 
     @property
     def takes_suspects(self) -> bool:
         """Whether a suspect could begin at once, beside what runs here."""
-        last_chance = any(attempt.on_last_chance for attempt in self._in_hand())
+        last_chance = any(attempt.on_last_chance for attempt in tuple(self._suspects.values()))
         return self.slots.free > 0 and not last_chance
-
-    def _in_hand(self) -> tuple[Attempt, ...]:
-        with self._lock:
-            return (*self._stock, *self.running.values())
 
     # --- beginning --------------------------------------------------------------------
 
@@ -119,6 +117,7 @@ class Runner:
         with self._lock:
             self.taken += len(attempts)
             self._stock.extend(attempts)
+            self._suspects |= {one.claimed.lease: one for one in attempts if one.claimed.suspect}
         self._begin_more()
 
     def _begin_more(self) -> None:
@@ -270,6 +269,7 @@ class Runner:
         with self._lock:
             # Not before the settler has it: nothing may look idle in between.
             self.running.pop(attempt.claimed.lease, None)
+            self._suspects.pop(attempt.claimed.lease, None)
         if attempt.slot is not None:
             attempt.slot.end()
 
@@ -303,6 +303,7 @@ class Runner:
                 self._usual_duration = max(self._usual_duration, self._too_long_for_stock)
         for attempt in given_back:
             claimed = attempt.claimed
+            self._suspects.pop(claimed.lease, None)
             self._settler.put(
                 Released(lease=claimed.lease, serial=claimed.serial, reason="no slot was free")
             )
@@ -310,6 +311,8 @@ class Runner:
     def drop_stock(self) -> None:
         """Forget what has not begun: others have taken it back."""
         with self._lock:
+            for attempt in self._stock:
+                self._suspects.pop(attempt.claimed.lease, None)
             self._stock.clear()
 
     def begin_nothing_more(self) -> None:

@@ -17,7 +17,7 @@ from itertools import groupby
 from penstock.engine.outages import Outage
 from penstock.errors import StoreBusy, StoreUnavailable
 from penstock.model.executions import Lease
-from penstock.model.outcomes import Outcome
+from penstock.model.outcomes import DeferredFor, Outcome, RetryScheduled
 from penstock.model.states import SubState
 from penstock.store.contract import Store
 
@@ -55,9 +55,16 @@ class _Doubt:
 class Settler:
     """The only one who settles; whatever it is given is written, or refused, exactly once."""
 
-    def __init__(self, store: Store, *, when_settled: Callable[[list[Lease]], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        when_settled: Callable[[list[Lease]], None],
+        when_scheduled: Callable[[], None],
+    ) -> None:
         self._store = store
         self._when_settled = when_settled
+        self._when_scheduled = when_scheduled
         self._outcomes: deque[Outcome] = deque()
         self._starts: dict[Lease, tuple[float, datetime]] = {}
         self._telling: list[tuple[Lease, datetime]] = []  # starts whose reply is not there yet
@@ -239,6 +246,10 @@ class Settler:
         lost = self._store.settle(outcomes)
         self._outage.ends()
         self._when_settled([outcome.lease for outcome in outcomes])
+        # The database wakes others for the earliest only, and may take another for it that is
+        # being promoted just now.
+        if any(isinstance(outcome, RetryScheduled | DeferredFor) for outcome in outcomes):
+            self._when_scheduled()
         for lease in lost:
             _say_lost(lease)
 

@@ -77,7 +77,11 @@ class Worker:
         self._stopping = threading.Event()
         self._watching = False  # whether a part that has ended is a fault
         self._threads: dict[str, threading.Thread] = {}
-        self._settler = Settler(store, when_settled=self._let_go)
+        self._settler = Settler(
+            store,
+            when_settled=self._let_go,
+            when_scheduled=self._look_for_due,
+        )
         self._runner = Runner(
             options.slots,
             loop=self._loop,
@@ -257,6 +261,9 @@ class Worker:
         self._maintenance.stop()
         if self._sweeper is not None:
             self._sweeper.stop()
+
+    def _look_for_due(self) -> None:
+        self._maintenance.wake()
 
     def _let_go(self, leases: Sequence[Lease]) -> None:
         self._held.difference_update(leases)

@@ -130,8 +130,7 @@ def judge_failed(count: int, oldest: timedelta | None) -> Finding:
         _FAILED,
         f"{_counted(count, 'execution')} failed more than {format_duration(UNSEEN)} ago, the "
         f"first {_rough(oldest)} ago, and nobody has decided about them.",
-        remedy="Look with `penstock list --state failed`, then `penstock rerun` or "
-        "`penstock cancel` them.",
+        remedy="Look with `penstock list --state failed`, and `penstock rerun` what should run.",
     )
 
 

@@ -79,8 +79,10 @@ WITH RECURSIVE step (queue) AS (
     SELECT step.queue,
            (SELECT count(*) FROM task_outbox AS ready INDEXED BY task_outbox_lanes
             WHERE ready.queue = step.queue) AS ready,
-           (SELECT min(oldest.seq) FROM task_outbox AS oldest INDEXED BY task_outbox_lanes
-            WHERE oldest.queue = step.queue) AS seq
+           (SELECT found.task_execution_id FROM task_outbox AS found WHERE found.seq = (
+               SELECT min(oldest.seq) FROM task_outbox AS oldest INDEXED BY task_outbox_lanes
+               WHERE oldest.queue = step.queue
+           )) AS oldest_id
     FROM step
     WHERE step.queue IS NOT NULL
 )
@@ -89,10 +91,8 @@ SELECT depth.queue, depth.ready, :now - coalesce((
     WHERE event.root_id = task.root_id AND event.task_execution_id = task.id
       AND event.type = 'task.marked_ready'
 ), task.created_at)
-FROM depth
-CROSS JOIN task_outbox AS oldest
-CROSS JOIN task_executions AS task
-WHERE oldest.seq = depth.seq AND task.id = oldest.task_execution_id
+FROM depth CROSS JOIN task_executions AS task
+WHERE task.id = depth.oldest_id
 ORDER BY depth.queue;
 
 -- name: count
