@@ -297,7 +297,16 @@ def test_all_three_ends_without_a_result_can_be_caught_as_one() -> None:
 
 # They touch no database, or, for a worker, `async with app.worker()` is the twin.
 NO_TWIN = {
-    App: {"configure", "using", "task", "worker", "find_task", "import_included", "run_worker"},
+    App: {
+        "configure",
+        "include",
+        "using",
+        "task",
+        "worker",
+        "find_task",
+        "import_included",
+        "run_worker",
+    },
     Task: {"using", "request", "request_named"},
     Execution: set[str](),
 }

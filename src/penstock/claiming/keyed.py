@@ -81,7 +81,7 @@ def read_back(turn: Turn, request: Request, keys: Sequence[Key]) -> list[Any]:
 
 
 def _keys(turn: Turn, statement: Select[Any]) -> list[Key]:
-    return [tuple(row) for row in turn.connection.execute(statement)]
+    return [tuple(row) for row in turn.connection.execute(statement).all()]
 
 
 def _portions(keys: Sequence[Key]) -> Iterator[Sequence[Key]]:

@@ -17,7 +17,9 @@ from penstock.claiming.turn import Turn
 
 
 def claim_guarded(turn: Turn, request: Request) -> list[Any]:
-    candidates: list[Key] = [tuple(row) for row in turn.connection.execute(request.candidates())]
+    candidates: list[Key] = [
+        tuple(row) for row in turn.connection.execute(request.candidates()).all()
+    ]
     names = [f"penstock_key_{n}" for n in range(len(request.target.key))]
     guarded = (
         request.claiming()

@@ -21,17 +21,6 @@ Bind = Engine | Connection | Session | scoped_session[Any]
 # that is looked at again. A driver in autocommit mode leaves it, too: row locks would not last.
 _LEVELS = {"postgresql": "READ COMMITTED", "mssql": "READ COMMITTED"}
 
-# For one transaction and in two words: SQLAlchemy's own switch takes two round trips to set and
-# two to reset. START TRANSACTION holds even where the driver is in autocommit mode.
-_READ_COMMITTED = ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION")
-_BEGINNINGS: dict[str, Sequence[str]] = {
-    # Two transactions that read first and write later cannot both go on in SQLite: one of them
-    # would fail at once, without waiting.
-    "sqlite": ("BEGIN IMMEDIATE",),
-    "mysql": _READ_COMMITTED,
-    "mariadb": _READ_COMMITTED,
-}
-
 
 @dataclass(frozen=True)
 class Turn:
@@ -57,10 +46,10 @@ class Turn:
             return list(found().scalars()), [row[1:] for row in found.data]
         result = self.connection.execute(statement)
         if not extras:
-            return list(result), []
+            return list(result.all()), []
         kept = result.freeze()
         width = len(self.target.table.c)
-        return list(kept().columns(*range(width))), [row[width:] for row in kept.data]
+        return list(kept().columns(*range(width)).all()), [row[width:] for row in kept.data]
 
 
 @contextmanager
@@ -177,10 +166,26 @@ def _level_kept(connection: Connection) -> Iterator[None]:
 
 
 def _begin(connection: Connection) -> None:
-    if connection.dialect.name == "sqlite":
-        _leave_deferred(connection)
-    for statement in _BEGINNINGS.get(connection.dialect.name, ()):
-        connection.exec_driver_sql(statement)
+    """Begin in the way that the database needs, which SQLAlchemy has no word for."""
+    match connection.dialect.name:
+        case "sqlite":
+            _leave_deferred(connection)
+            # Two transactions that read first and write later cannot both go on: one of them
+            # would fail at once, without waiting.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        case "mysql" | "mariadb":
+            # For one transaction only: SQLAlchemy's own switch takes two round trips to set and
+            # two to reset.
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            if _commits_by_itself(connection):
+                connection.exec_driver_sql("START TRANSACTION")
+        case _:
+            pass
+
+
+def _commits_by_itself(connection: Connection) -> bool:
+    ask = getattr(connection.connection.driver_connection, "get_autocommit", None)
+    return bool(ask()) if ask is not None else True
 
 
 def _leave_deferred(connection: Connection) -> None:

@@ -208,6 +208,7 @@ def _fields(snapshot: Snapshot) -> Iterator[tuple[str, Cell | str]]:
         ("key", snapshot.key),
         ("serial", snapshot.serial),
         ("worker", snapshot.worker_id),
+        ("progress", _progress_line(snapshot)),
         ("args", snapshot.args),
         ("result", snapshot.result),
         ("error", _error_line(snapshot) or None),
@@ -221,6 +222,13 @@ def _fields(snapshot: Snapshot) -> Iterator[tuple[str, Cell | str]]:
             yield name, str(value)
     if snapshot.cancel_requested:
         yield "asked to stop", "yes"
+
+
+def _progress_line(snapshot: Snapshot) -> str | None:
+    match None if snapshot.progress is None else decode(snapshot.progress):
+        case {"fraction": float(fraction), "note": note}:
+            return shortened(f"{fraction:.0%}{f', {note}' if note else ''}")
+    return None
 
 
 def _decoded_error(snapshot: Snapshot) -> Mapping[str, object]:

@@ -27,7 +27,7 @@ _AS_IT_IS = (
     "key",
     "serial",
 )
-_JSON = ("args", "result", "error")
+_JSON = ("args", "result", "error", "progress")
 _TIMES_AND_WORKER = ("created_at", "run_at", "started_at", "finished_at", "worker_id")
 
 EXECUTION_FIELDS = (*_AS_IT_IS, *_JSON, *_TIMES_AND_WORKER)

@@ -65,6 +65,7 @@ class Runner:
         self._processes = Processes()
         self._deadlines = Deadlines()
         self._usual_duration = self._too_long_for_stock
+        self._stock_limit = MOST_IN_STOCK  # halved by stock that was no use, grows with the work
         self._closing = False
         self.wants_more: Callable[[], None] = lambda: None
         self.taken = 0
@@ -80,7 +81,7 @@ class Runner:
 
     @property
     def _stock_target(self) -> int:
-        return min(MOST_IN_STOCK, int(self.slots.size * STOCK_TIME / self._usual_duration))
+        return min(self._stock_limit, int(self.slots.size * STOCK_TIME / self._usual_duration))
 
     @property
     def _too_long_for_stock(self) -> float:
@@ -261,6 +262,7 @@ class Runner:
                 return  # its time was up before it came to an end by itself
             attempt.ended = True
         took = time.monotonic() - attempt.begun_at
+        self._stock_limit = min(MOST_IN_STOCK, self._stock_limit + 1)
         self._usual_duration += _SMOOTHING * (max(took, 1e-5) - self._usual_duration)
         if attempt.in_doubt:
             self._settler.put_in_doubt(attempt.claimed.lease, partial(_if_undone, attempt, outcome))
@@ -301,6 +303,7 @@ class Runner:
                 # No slot became free meanwhile: without this we would claim them again at once,
                 # and give them back again, for as long as these tasks run.
                 self._usual_duration = max(self._usual_duration, self._too_long_for_stock)
+                self._stock_limit //= 2
         for attempt in given_back:
             claimed = attempt.claimed
             self._suspects.pop(claimed.lease, None)

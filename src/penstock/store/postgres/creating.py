@@ -71,7 +71,10 @@ def _write(
         names = {"serials": encode_strings(serials), "created": encode_strings(created_ids)}
         rows = yield Step(statements["advance_serials"], {**names, **moment})
         states |= {row[0]: State(row[1]) for row in rows}
+    # A holder of this very call may have moved on since it was asked for.
     return [
-        holders.get(first[new.id]) or Created(new.id, created=True, state=states[new.id])
+        Created(held.id, held.created, states.get(held.id, held.state))
+        if (held := holders.get(first[new.id])) is not None
+        else Created(new.id, created=True, state=states[new.id])
         for new in executions
     ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock.errors import StoreRefused
 from penstock.model.clock import Clock
-from penstock.model.events import Event, EventType
+from penstock.model.events import EventType
 from penstock.model.examinations import Examined
 from penstock.model.executions import (
     CancelAnswer,
@@ -23,26 +23,22 @@ from penstock.model.executions import (
     Promoted,
     Recovered,
     RerunAnswer,
-    Snapshot,
     Swept,
     Whereabouts,
 )
 from penstock.model.health import Finding, Level
 from penstock.model.outcomes import Outcome, Released
-from penstock.model.states import State, SubState
+from penstock.model.states import SubState
 from penstock.model.waiting import QueueDepth, Waiting
 from penstock.model.wakeups import Chores
-from penstock.model.workers import Beat, Peer, Pulse, WorkerInfo
+from penstock.model.workers import Beat, Pulse, WorkerInfo
 from penstock.store.batches import encode_leases, event_data
 from penstock.store.connections.callers import Callers
 from penstock.store.connections.checking import OurSchema
 from penstock.store.contract import Store
 from penstock.store.decoding import (
-    HIGHEST_ID,
     cancel_answer,
-    decode_event,
     decode_peer,
-    decode_snapshot,
     encode_worker,
     rerun_answer,
 )
@@ -66,14 +62,17 @@ from penstock.store.postgres.connecting import Connection, Connections
 from penstock.store.postgres.creating import create
 from penstock.store.postgres.session import Session
 from penstock.store.postgres.wakeups import PostgresDistributor
+from penstock.store.reading import Reads
 from penstock.store.scripts import Row, Script, run
 from penstock.store.settling import settle_each
 from penstock.store.sql import load_statements
 
 T = TypeVar("T")
 
+CANCEL_TRIES = 10
 
-class PostgresStore(OnCallers):
+
+class PostgresStore(Reads, OnCallers):
     """Keeps executions in the tables of one schema of a PostgreSQL database."""
 
     def __init__(
@@ -265,15 +264,8 @@ class PostgresStore(OnCallers):
             peers=tuple(decode_peer(row) for row in zip(*peers, strict=True)),
         )
 
-    def cancel_requests(self, worker_id: str) -> list[str]:
-        rows = self._rows("look for cancel requests", "asked_to_stop", worker_id=worker_id)
-        return [row[0] for row in rows]
-
     def unregister(self, worker_id: str) -> None:
         self._rows("unregister a worker", "unregister", worker_id=worker_id)
-
-    def workers(self) -> list[Peer]:
-        return [decode_peer(row) for row in self._rows("list the workers", "workers")]
 
     def recover(
         self, observer: str, *, dead: Collection[Beat] = (), limit: int = 1000
@@ -308,11 +300,17 @@ class PostgresStore(OnCallers):
 
     def cancel(self, ids: Sequence[str], *, reason: str | None = None) -> list[CancelAnswer]:
         wanted, states = sorted(set(ids)), None
-        while states is None:
+        for tries_left in reversed(range(CANCEL_TRIES)):
             states = self._run(
-                "cancel", lambda session: people.cancel(session, wanted, reason=reason)
+                "cancel",
+                lambda session, last_try=tries_left == 0: people.cancel(  # type: ignore[misc]
+                    session, wanted, reason=reason, last_try=last_try
+                ),
             )
-        return [cancel_answer(states.get(id_)) for id_ in ids]
+            if states is not None:
+                break
+        known = states or {}
+        return [cancel_answer(known.get(id_)) for id_ in ids]
 
     def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:
         wanted = sorted(set(ids))
@@ -328,9 +326,6 @@ class PostgresStore(OnCallers):
 
     def unpause(self, queue: str) -> bool:
         return bool(self._rows("resume a queue", "unpause", queue=queue))
-
-    def paused(self) -> list[str]:
-        return [row[0] for row in self._rows("list paused queues", "paused")]
 
     def sweep(
         self,
@@ -363,46 +358,6 @@ class PostgresStore(OnCallers):
         )
 
     # --- reads ------------------------------------------------------------------------
-
-    def get(self, ids: Sequence[str]) -> list[Snapshot]:
-        found = {row[0]: row for row in self._rows("read executions", "get", ids=list(ids))}
-        return [decode_snapshot(found[id_]) for id_ in ids if id_ in found]
-
-    def find(
-        self,
-        *,
-        task: str | None = None,
-        queue: str | None = None,
-        state: State | None = None,
-        key: str | None = None,
-        before: str | None = None,
-        limit: int = 100,
-    ) -> list[Snapshot]:
-        filters = {"task": task, "queue": queue, "key": key, "limit": limit}
-        place = before or HIGHEST_ID
-        if state is State.FAILED:
-            rows = self._rows("find executions", "find_failed", before=place, **filters)
-        else:
-            rows = self._rows("find executions", "find", before=place, state=state, **filters)
-        return [decode_snapshot(row) for row in rows]
-
-    def history(self, execution_id: str) -> list[Event]:
-        rows = self._rows("read a history", "history", id=execution_id)
-        return [decode_event(row) for row in rows]
-
-    def counts(self) -> dict[State, int]:
-        counted: dict[str, int] = dict(self._run("count executions", _count))
-        return {state: counted.get(state.value, 0) for state in State}
-
-    def count(
-        self, *, task: str | None = None, queue: str | None = None, state: State | None = None
-    ) -> int:
-        filters = {"task": task, "queue": queue, "before": HIGHEST_ID}
-        if state is State.FAILED:
-            ((count,),) = self._rows("count executions", "count_failed", **filters)
-        else:
-            ((count,),) = self._rows("count executions", "count", state=state, **filters)
-        return int(count)
 
     def depths(self) -> list[QueueDepth]:
         rows = self._rows("look at the queues", "depths", now=self._now())
@@ -437,6 +392,17 @@ class PostgresStore(OnCallers):
 
     def _rows(self, doing: str, name: str, /, **parameters: object) -> list[Row]:
         return self._run(doing, lambda session: session.rows(name, **parameters))
+
+    def _count_states(self) -> list[Row]:
+        return self._run("count executions", _count)
+
+    @staticmethod
+    def _moment(stored: datetime) -> datetime:
+        return stored
+
+    @staticmethod
+    def _list(ids: Sequence[str]) -> list[str]:
+        return list(ids)
 
     def _on(self, connection: Connection) -> Session:
         return Session(connection, self.statements, self._now(), self._notify)

@@ -12,7 +12,7 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.model.clock import Clock
-from penstock.model.events import Event, EventType
+from penstock.model.events import EventType
 from penstock.model.examinations import Examined
 from penstock.model.executions import (
     CancelAnswer,
@@ -23,32 +23,29 @@ from penstock.model.executions import (
     Promoted,
     Recovered,
     RerunAnswer,
-    Snapshot,
     Swept,
     Whereabouts,
 )
 from penstock.model.health import Finding, Level
 from penstock.model.outcomes import Outcome, Released
-from penstock.model.states import State, SubState
+from penstock.model.states import SubState
 from penstock.model.waiting import QueueDepth, Waiting
 from penstock.model.wakeups import Chores
-from penstock.model.workers import Beat, Peer, Pulse, WorkerInfo
+from penstock.model.workers import Beat, Pulse, WorkerInfo
 from penstock.store.batches import encode_leases, encode_strings, event_data, moment_at
 from penstock.store.connections.callers import Callers
 from penstock.store.connections.checking import OurFile
 from penstock.store.contract import Store
 from penstock.store.decoding import (
-    HIGHEST_ID,
     cancel_answer,
-    decode_event,
     decode_peer,
-    decode_snapshot,
     encode_worker,
     rerun_answer,
 )
 from penstock.store.judging import judge_schema
 from penstock.store.migrations import Applied, check_compatible, missing
 from penstock.store.on_callers import OnCallers
+from penstock.store.reading import Reads
 from penstock.store.scripts import Row, Script, run
 from penstock.store.settling import settle_each
 from penstock.store.sql import load_statements
@@ -74,7 +71,7 @@ T = TypeVar("T")
 _NEVER = -1
 
 
-class SqliteStore(OnCallers):
+class SqliteStore(Reads, OnCallers):
     """Keeps executions in the tables of one SQLite file, or in memory (`:memory:`)."""
 
     def __init__(
@@ -301,15 +298,8 @@ class SqliteStore(OnCallers):
 
         return self._write("send a heartbeat", beat)
 
-    def cancel_requests(self, worker_id: str) -> list[str]:
-        rows = self._rows("look for cancel requests", "asked_to_stop", worker_id=worker_id)
-        return [row[0] for row in rows]
-
     def unregister(self, worker_id: str) -> None:
         self._write("unregister a worker", lambda it: it.rows("unregister", worker_id=worker_id))
-
-    def workers(self) -> list[Peer]:
-        return [decode_peer(row, moment_at) for row in self._rows("list the workers", "workers")]
 
     def recover(
         self, observer: str, *, dead: Collection[Beat] = (), limit: int = 1000
@@ -370,9 +360,6 @@ class SqliteStore(OnCallers):
             lambda transaction: bool(transaction.rows("unpause", queue=queue)),
         )
 
-    def paused(self) -> list[str]:
-        return [row[0] for row in self._rows("list paused queues", "paused")]
-
     def sweep(
         self,
         *,
@@ -407,49 +394,6 @@ class SqliteStore(OnCallers):
         return Swept(removed, batch.next)
 
     # --- reads ------------------------------------------------------------------------
-
-    def get(self, ids: Sequence[str]) -> list[Snapshot]:
-        rows = self._rows("read executions", "get", ids=encode_strings(ids))
-        found = {row[0]: row for row in rows}
-        return [decode_snapshot(found[id_], moment_at) for id_ in ids if id_ in found]
-
-    def find(
-        self,
-        *,
-        task: str | None = None,
-        queue: str | None = None,
-        state: State | None = None,
-        key: str | None = None,
-        before: str | None = None,
-        limit: int = 100,
-    ) -> list[Snapshot]:
-        rows = self._rows(
-            "find executions",
-            "find_failed" if state is State.FAILED else "find",
-            task=task,
-            queue=queue,
-            state=state,
-            key=key,
-            before=before or HIGHEST_ID,
-            limit=limit,
-        )
-        return [decode_snapshot(row, moment_at) for row in rows]
-
-    def history(self, execution_id: str) -> list[Event]:
-        rows = self._rows("read a history", "history", id=execution_id)
-        return [decode_event(row, moment_at) for row in rows]
-
-    def counts(self) -> dict[State, int]:
-        counted: dict[str, int] = dict(self._rows("count executions", "counts"))
-        return {state: counted.get(state.value, 0) for state in State}
-
-    def count(
-        self, *, task: str | None = None, queue: str | None = None, state: State | None = None
-    ) -> int:
-        name = "count_failed" if state is State.FAILED else "count"
-        filters = {"task": task, "queue": queue, "state": state, "before": HIGHEST_ID}
-        ((count,),) = self._rows("count executions", name, **filters)
-        return int(count)
 
     def depths(self) -> list[QueueDepth]:
         return self._read("look at the queues", explaining.depths)
@@ -490,6 +434,17 @@ class SqliteStore(OnCallers):
 
     def _rows(self, doing: str, name: str, /, **parameters: object) -> list[Row]:
         return self._read(doing, lambda view: view.rows(name, **parameters))
+
+    def _count_states(self) -> list[Row]:
+        return self._rows("count executions", "counts")
+
+    @staticmethod
+    def _moment(stored: int) -> datetime:
+        return moment_at(stored)
+
+    @staticmethod
+    def _list(ids: Sequence[str]) -> str:
+        return encode_strings(ids)
 
     def _on(self, connection: Connection) -> Transaction:
         # Asked for under the lock, so that later transactions have later moments.

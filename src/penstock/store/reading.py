@@ -1,0 +1,91 @@
+"""Reads that are the same on every database but for the rows: how they are said is shared."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from penstock.model.events import Event
+from penstock.model.executions import Snapshot
+from penstock.model.states import State
+from penstock.model.workers import Peer
+from penstock.store.decoding import HIGHEST_ID, decode_event, decode_peer, decode_snapshot
+from penstock.store.scripts import Row
+
+
+class Reads(ABC):
+    """The part of the contract that only looks."""
+
+    @abstractmethod
+    def _rows(self, doing: str, name: str, /, **parameters: object) -> list[Row]: ...
+
+    @abstractmethod
+    def _count_states(self) -> list[Row]: ...
+
+    @staticmethod
+    @abstractmethod
+    def _moment(stored: Any) -> datetime:  # noqa: ANN401 - rows are decoded here
+        """How this database keeps a moment."""
+
+    @staticmethod
+    @abstractmethod
+    def _list(ids: Sequence[str]) -> object:
+        """How this database takes a list."""
+
+    def get(self, ids: Sequence[str]) -> list[Snapshot]:
+        rows = self._rows("read executions", "get", ids=self._list(ids))
+        found = {row[0]: row for row in rows}
+        return [decode_snapshot(found[id_], self._moment) for id_ in ids if id_ in found]
+
+    def find(
+        self,
+        *,
+        task: str | None = None,
+        queue: str | None = None,
+        state: State | None = None,
+        key: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> list[Snapshot]:
+        rows = self._rows(
+            "find executions",
+            "find_failed" if state is State.FAILED else "find",
+            task=task,
+            queue=queue,
+            state=state,
+            key=key,
+            before=before or HIGHEST_ID,
+            limit=limit,
+        )
+        return [decode_snapshot(row, self._moment) for row in rows]
+
+    def count(
+        self, *, task: str | None = None, queue: str | None = None, state: State | None = None
+    ) -> int:
+        ((count,),) = self._rows(
+            "count executions",
+            "count_failed" if state is State.FAILED else "count",
+            task=task,
+            queue=queue,
+            state=state,
+            before=HIGHEST_ID,
+        )
+        return int(count)
+
+    def counts(self) -> dict[State, int]:
+        counted: dict[str, int] = dict(self._count_states())
+        return {state: counted.get(state.value, 0) for state in State}
+
+    def history(self, execution_id: str) -> list[Event]:
+        rows = self._rows("read a history", "history", id=execution_id)
+        return [decode_event(row, self._moment) for row in rows]
+
+    def workers(self) -> list[Peer]:
+        return [decode_peer(row, self._moment) for row in self._rows("list the workers", "workers")]
+
+    def cancel_requests(self, worker_id: str) -> list[str]:
+        rows = self._rows("look for cancel requests", "asked_to_stop", worker_id=worker_id)
+        return [row[0] for row in rows]
+
+    def paused(self) -> list[str]:
+        return [row[0] for row in self._rows("list paused queues", "paused")]
