@@ -2,11 +2,12 @@
 
 import signal
 import time
+from collections.abc import Callable
 
 import psycopg
 import pytest
 
-from penstock import App
+from penstock import App, Execution
 from penstock.model.events import EventType
 from tests.support import handling
 from tests.support.handling import ZOMBIE, effects, make_effects, reached, start
@@ -97,3 +98,24 @@ def test_a_zombie_whose_transaction_the_server_has_ended_cannot_commit_it(
 
     assert (paying.directory / "refused").read_text() in {"OperationalError", "AdminShutdown"}
     assert effects(paying) == [execution.id]
+
+
+@pytest.mark.parametrize(
+    "enqueue", [handling.wait_here.enqueue, handling.await_here.enqueue], ids=["def", "async def"]
+)
+def test_a_zombie_stops_waiting_for_what_others_wait_for_now(
+    app: App, paying: Place, workers: Workers, enqueue: Callable[[str], Execution[int]]
+) -> None:
+    execution = enqueue(paying.gate)
+    zombie = start(workers, slots=1, **BRISK)
+    wait_until(lambda: counted(app.store, [execution.id], EventType.DEFERRED).total() == 1)
+    healthy = start(workers, slots=1, **BRISK)
+
+    zombie.signal(signal.SIGSTOP)
+    wait_until(lambda: counted(app.store, [execution.id], EventType.DEFERRED).total() == 2)
+    zombie.signal(signal.SIGCONT)
+    wait_until(lambda: zombie.logged("refused: its lease went to another worker") == 1)
+
+    assert execution.refresh().sub_state == "deferred"
+    paying.open_gate()
+    assert execution.result(timeout=20) == healthy.pid

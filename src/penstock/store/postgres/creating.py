@@ -73,8 +73,8 @@ def _write(
         states |= {row[0]: State(row[1]) for row in rows}
     # A holder of this very call may have moved on since it was asked for.
     return [
-        Created(held.id, held.created, states.get(held.id, held.state))
-        if (held := holders.get(first[new.id])) is not None
+        Created(taken.id, taken.created, states.get(taken.id, taken.state))
+        if (taken := holders.get(first[new.id])) is not None
         else Created(new.id, created=True, state=states[new.id])
         for new in executions
     ]
