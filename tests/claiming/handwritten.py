@@ -7,7 +7,7 @@ from sqlalchemy import Engine, bindparam, text
 ON_POSTGRES = text(
     """
     WITH picked AS MATERIALIZED (
-        SELECT id FROM invoices WHERE state = :free ORDER BY id LIMIT :limit
+        SELECT id FROM invoices WHERE state = :free ORDER BY priority, id LIMIT :limit
         FOR UPDATE SKIP LOCKED
     )
     UPDATE invoices SET state = :taken, tries = tries + 1 FROM picked
@@ -17,13 +17,14 @@ ON_POSTGRES = text(
 )
 
 PICKED = text(
-    "SELECT id FROM invoices WHERE state = :free ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED"
+    "SELECT id FROM invoices WHERE state = :free ORDER BY priority, id LIMIT :limit "
+    "FOR UPDATE SKIP LOCKED"
 )
 TAKEN = text("UPDATE invoices SET state = :taken, tries = tries + 1 WHERE id IN :ids").bindparams(
     bindparam("ids", expanding=True)
 )
 READ_BACK = text(
-    "SELECT id, state, priority, tries FROM invoices WHERE id IN :ids ORDER BY id"
+    "SELECT id, state, priority, tries FROM invoices WHERE id IN :ids ORDER BY priority, id"
 ).bindparams(bindparam("ids", expanding=True))
 
 
@@ -38,7 +39,7 @@ def _on_postgres(engine: Engine, limit: int) -> list[Any]:
         rows = connection.execute(
             ON_POSTGRES, {"free": "new", "taken": "sending", "limit": limit}
         ).all()
-    return sorted(rows, key=lambda row: row.id)
+    return sorted(rows, key=lambda row: (row.priority, row.id))
 
 
 def _on_mariadb(engine: Engine, limit: int) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Engine, create_engine
 
 from penstock.claiming import PathName, claim
-from tests.claiming.tables import NEW, SENDING, count_of, invoices
+from tests.claiming.tables import NEW, SENDING, URGENT, count_of, invoices
 
 RACERS = 8
 
@@ -82,7 +82,7 @@ def _meet_at(barrier: Barrier) -> None:
 
 def claim_all(url: str, path: PathName | None, limit: int) -> Outcome:
     engine = create_engine(url)
-    wanted: dict[str, Any] = {"where": NEW, "values": SENDING, "order_by": invoices.c.id}
+    wanted: dict[str, Any] = {"where": NEW, "values": SENDING, "order_by": URGENT}
     ids: list[int] = []
     largest = 0
     with engine.connect():

@@ -28,7 +28,8 @@ invoices = Table(
     Column("state", String(20), nullable=False),
     Column("priority", Integer, nullable=False, default=0),
     Column("tries", Integer, nullable=False, default=0),
-    Index("invoices_by_state", "state", "id"),
+    # The criteria first, then the order: the first rows of it are the next to be claimed.
+    Index("invoices_by_state", "state", "priority", "id"),
 )
 
 # Two columns make the key, and neither alone does.
@@ -66,6 +67,7 @@ class Report(Job):
 
 NEW = invoices.c.state == "new"
 SENDING: dict[Any, Any] = {"state": "sending", "tries": invoices.c.tries + 1}
+URGENT = (invoices.c.priority, invoices.c.id)
 
 
 def fill(engine: Engine, count: int, *, priorities: Sequence[int] = (0,)) -> None:
