@@ -1,6 +1,8 @@
 """Which path is taken where, why, and what it sends."""
 
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.pool import NullPool
 
 from penstock.claiming import PathUnavailable, claim
 from penstock.claiming.keyed import past_locked, skipping_locked, with_output
@@ -140,7 +143,9 @@ def test_a_nested_loop_plan_never_claims_more_than_the_limit(postgres: Engine) -
         .values(state="sending")
         .where(invoices.c.id.in_(candidates.with_for_update(skip_locked=True)))
     )
-    with postgres.connect() as connection:
+    # Of its own, not of the pool: the settings would stay with the connection.
+    alone = create_engine(postgres.url, poolclass=NullPool)
+    with alone.connect() as connection:
         for setting in NESTED_LOOPS:
             connection.execute(text(f"SET enable_{setting} = off"))
         connection.commit()
@@ -152,3 +157,16 @@ def test_a_nested_loop_plan_never_claims_more_than_the_limit(postgres: Engine) -
 
         assert [row.id for row in rows] == [1, 2, 3, 4, 5]
     assert count_of(postgres, "sending") == 5
+
+
+def test_without_sqlalchemy_the_import_says_what_to_install() -> None:
+    hidden = "import sys; sys.modules['sqlalchemy'] = None; import penstock.claiming"
+    finished = subprocess.run(
+        [sys.executable, "-c", hidden], capture_output=True, text=True, check=False
+    )
+    assert 'pip install "penstock[sqlalchemy]"' in finished.stderr
+
+
+def test_importing_the_package_needs_no_greenlet() -> None:
+    hidden = "import sys; sys.modules['greenlet'] = None; import penstock.claiming"
+    subprocess.run([sys.executable, "-c", hidden], check=True)

@@ -123,7 +123,7 @@ def test_the_partial_index_of_the_recipe_is_used(
         if database == "postgres":
             # The plan that is kept for many calls knows no parameter, so nothing but the shape of
             # the criteria can match the index.
-            connection.execute(text("SET plan_cache_mode = force_generic_plan"))
+            connection.execute(text("SET LOCAL plan_cache_mode = force_generic_plan"))
         wanted = request_of(target_of(Delivery), values={"fence": 1}, **free(START))
         compiled = wanted.candidates().compile(engine)
         prefix = {"sqlite": "EXPLAIN QUERY PLAN ", "postgres": "EXPLAIN "}[database]
