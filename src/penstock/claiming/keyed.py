@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import Select, Update
 
-from penstock.claiming.held import held
 from penstock.claiming.request import Request
 from penstock.claiming.target import Key
 from penstock.claiming.turn import Turn
@@ -30,7 +29,7 @@ def claim_after_reading(turn: Turn, request: Request) -> list[Any]:
     for some in _portions(keys):
         statement = request.claiming().where(request.among(some))
         found, answers = turn.read(statement.returning(*request.target.table.c, *checks), checks)
-        held(request, answers)
+        request.must_hold(answers)
         rows += found
     return _arranged(request, keys, rows)
 
@@ -75,7 +74,7 @@ def read_back(turn: Turn, request: Request, keys: Sequence[Key]) -> list[Any]:
     for some in _portions(keys):
         statement = request.row().add_columns(*checks).where(request.among(some))
         found, answers = turn.read(statement, checks)
-        held(request, answers)
+        request.must_hold(answers)
         rows += found
     return _arranged(request, keys, rows)
 

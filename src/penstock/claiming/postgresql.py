@@ -14,7 +14,6 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Label, Update, column, func, select, table
 
-from penstock.claiming.held import held
 from penstock.claiming.request import Request
 from penstock.claiming.target import Target
 from penstock.claiming.turn import Turn
@@ -26,7 +25,7 @@ PLACE = "penstock_place"
 def claim_in_one_statement(turn: Turn, request: Request) -> list[Any]:
     statement, extras = one_statement(request)
     rows, found = turn.read(statement, extras)
-    held(request, [extra[1:] for extra in found])
+    request.must_hold([extra[1:] for extra in found])
     places = [extra[0] for extra in found]
     return [row for _, row in sorted(zip(places, rows, strict=True), key=lambda pair: pair[0])]
 

@@ -1,6 +1,6 @@
 """What a caller asks for, checked, and the statements that every path has in common."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.sql import Subquery, visitors
 from sqlalchemy.sql.selectable import SelectBase
 
-from penstock.claiming.errors import InvalidClaim, InvalidLimit
+from penstock.claiming.errors import InvalidClaim, InvalidLimit, UnheldClaim
 from penstock.claiming.target import Key, Target
 
 Where = ColumnExpressionArgument[bool]
@@ -84,6 +84,14 @@ class Request:
         ):
             return []
         return [self.where.label(STILL_FREE)]
+
+    def must_hold(self, answers: Iterable[Sequence[Any]]) -> None:
+        """Refuse a claim after which a row is still free; `answers` are those to the checks.
+
+        Raised inside the transaction, the refusal rolls the claim back.
+        """
+        if any(any(answer) for answer in answers):
+            raise UnheldClaim(self.target.name)
 
 
 def request_of(
