@@ -34,6 +34,7 @@ def _unstorable(culprit: Outcome, refusal: StoreRefused) -> Failed:
     return Failed(
         lease=culprit.lease,
         serial=culprit.serial,
+        has_follow_ups=culprit.has_follow_ups,
         started_at=culprit.started_at,
         error=msgspec.json.encode(error).decode(),
     )

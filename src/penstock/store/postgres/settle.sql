@@ -53,6 +53,7 @@ WITH moment AS MATERIALIZED (
         SELECT DISTINCT queue, state FROM moved
         WHERE :notify AND (state = 'ready' OR state = 'scheduled' AND run_at <= coalesce((
             SELECT min(due.run_at) FROM penstock.task_executions AS due WHERE due.state = 'scheduled'
+              AND due.run_at > (SELECT now FROM moment)
         ), run_at))
     ) AS touched
 )
