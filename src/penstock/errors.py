@@ -23,7 +23,7 @@ PenstockError
 
 Modules that check one kind of value define its error beside it: `InvalidDuration`,
 `InvalidRetry`, `InvalidPayload`, `InvalidId`, `InvalidTask`, `InvalidArguments`,
-`ConnectionRefused`, `SettingsError`. What a task raises on purpose, `GiveUp` and
+`ConnectionRefused`, `ClaimRefused`, `SettingsError`. What a task raises on purpose, `GiveUp` and
 `RetryAfter`, stands beside the retry policy that listens to it.
 """
 

@@ -28,6 +28,18 @@ def newest_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", FIXED)
 
 
+@pytest.fixture
+def postgres(on_postgres: CommandLine) -> CommandLine:
+    assert on_postgres("admin", "migrate").status == 0
+    return on_postgres
+
+
+@pytest.fixture
+def sqlite(on_sqlite: CommandLine) -> CommandLine:
+    assert on_sqlite("admin", "migrate").status == 0
+    return on_sqlite
+
+
 def findings(answer: Answer, level: str) -> dict[str, str]:
     """What was found, by check; each but ok says what to do."""
     found = [one for one in answer.json["findings"] if one["level"] == level]
@@ -55,8 +67,7 @@ def register(store: Store, worker_id: str = "w", *, tasks: tuple[str, ...] = ("a
 def days_ago(penstock: CommandLine, days: int) -> str:
     """An expression for that moment."""
     if penstock.schema is None:
-        moment = datetime.now(UTC) - timedelta(days=days)
-        return str(int(moment.timestamp() * 1_000_000))
+        return str(int((datetime.now(UTC) - timedelta(days=days)).timestamp() * 1_000_000))
     return f"now() - interval '{days} days'"
 
 
@@ -90,7 +101,7 @@ def test_tables_that_are_missing_are_a_problem_and_stay_missing(on_postgres: Com
     answer = on_postgres("doctor", "--json")
     assert answer.status == 1
     assert "no Penstock tables" in findings(answer, "problem")["schema version"]
-    assert findings(on_postgres("doctor", "--json"), "problem")
+    assert on_postgres("doctor", "--json").status == 1
 
 
 def test_a_file_without_tables_is_told_from_one_with(on_sqlite: CommandLine) -> None:
@@ -116,34 +127,31 @@ def test_an_index_that_is_missing_is_named_with_what_is_slow_without_it(
 
 
 def test_a_statement_that_reads_a_whole_table_is_found_by_its_plan(
-    on_postgres: CommandLine,
+    postgres: CommandLine,
 ) -> None:
-    on_postgres("admin", "migrate")
     execute(
-        on_postgres,
+        postgres,
         f"DROP INDEX {INDEX}",
         f"CREATE INDEX {INDEX} ON task_executions (run_at) WHERE state = 'ready'",
     )
-    found = findings(on_postgres("doctor", "--json"), "problem")
+    found = findings(postgres("doctor", "--json"), "problem")
     assert "promote reads all of task_executions" in found["indexes"]
 
 
 def test_a_sqlite_statement_that_reads_a_whole_table_is_found_by_its_plan(
-    on_sqlite: CommandLine, monkeypatch: pytest.MonkeyPatch
+    sqlite: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_sqlite("admin", "migrate")
     monkeypatch.setattr(inspecting_sqlite, "HOT", ("promote", "counts"))
-    found = findings(on_sqlite("doctor", "--json"), "problem")
+    found = findings(sqlite("doctor", "--json"), "problem")
     assert found["indexes"] == "counts reads all of task_executions."
 
 
 # --- the server -------------------------------------------------------------------------
 
 
-def test_another_isolation_is_a_problem(on_postgres: CommandLine) -> None:
-    on_postgres("admin", "migrate")
+def test_another_isolation_is_a_problem(postgres: CommandLine) -> None:
     options = "options=-c%20default_transaction_isolation%3Dserializable"
-    strict = replace(on_postgres, url=f"{on_postgres.url}?{options}")
+    strict = replace(postgres, url=f"{postgres.url}?{options}")
     answer = strict("doctor", "--json")
     assert answer.status == 1
     assert "serializable" in findings(answer, "problem")["isolation"]
@@ -154,66 +162,54 @@ def test_another_isolation_is_a_problem(on_postgres: CommandLine) -> None:
     [(0.5, "warning", "behind"), (-0.5, "warning", "ahead of"), (5, "problem", "behind")],
 )
 def test_a_clock_that_is_off_is_told_with_its_direction(
-    on_postgres: CommandLine,
+    postgres: CommandLine,
     monkeypatch: pytest.MonkeyPatch,
     minutes: float,
     level: str,
     told: str,
 ) -> None:
-    on_postgres("admin", "migrate")
     monkeypatch.setattr(
         inspecting_postgres, "host_now", lambda: datetime.now(UTC) + timedelta(minutes=minutes)
     )
-    answer = on_postgres("doctor", "--json")
+    answer = postgres("doctor", "--json")
     assert answer.status == (1 if level == "problem" else 0)
     assert told in findings(answer, level)["clock"]
 
 
-def elsewhere(url: str) -> str:
-    """Another database of the same server, where no notification of ours arrives."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(path="/template1"))
-
-
 def test_a_notification_that_does_not_arrive_is_a_problem(
-    on_postgres: CommandLine, monkeypatch: pytest.MonkeyPatch
+    postgres: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_postgres("admin", "migrate")
     monkeypatch.setattr(inspecting_postgres, "NOTIFIED_WITHIN", 0.1)
-    monkeypatch.setenv("PENSTOCK_DATABASE_LISTEN_URL", elsewhere(on_postgres.url))
-    answer = on_postgres("doctor", "--json")
-    assert answer.status == 1
-    assert "did not arrive" in findings(answer, "problem")["LISTEN"]
+    elsewhere = urlsplit(postgres.url)._replace(path="/template1")  # notifications stay at home
+    monkeypatch.setenv("PENSTOCK_DATABASE_LISTEN_URL", urlunsplit(elsewhere))
+    assert "did not arrive" in findings(postgres("doctor", "--json"), "problem")["LISTEN"]
 
 
 def test_a_server_where_nobody_can_listen_is_a_problem(
-    on_postgres: CommandLine, monkeypatch: pytest.MonkeyPatch
+    postgres: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_postgres("admin", "migrate")
     monkeypatch.setenv("PENSTOCK_DATABASE_LISTEN_URL", "postgresql://localhost:1/nowhere")
-    assert "cannot listen" in findings(on_postgres("doctor", "--json"), "problem")["LISTEN"]
+    assert "cannot listen" in findings(postgres("doctor", "--json"), "problem")["LISTEN"]
 
 
 def test_notifications_that_were_switched_off_are_told(
-    on_postgres: CommandLine, monkeypatch: pytest.MonkeyPatch
+    postgres: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_postgres("admin", "migrate")
     monkeypatch.setenv("PENSTOCK_DATABASE_NOTIFY", "false")
-    assert "switched off" in findings(on_postgres("doctor", "--json"), "ok")["LISTEN"]
+    assert "switched off" in findings(postgres("doctor", "--json"), "ok")["LISTEN"]
 
 
 @pytest.mark.parametrize(
     ("limit", "level"), [("LONG_TRANSACTION", "warning"), ("ENDLESS_TRANSACTION", "problem")]
 )
 def test_a_transaction_that_stays_open_is_told_with_how_to_end_it(
-    on_postgres: CommandLine, monkeypatch: pytest.MonkeyPatch, limit: str, level: str
+    postgres: CommandLine, monkeypatch: pytest.MonkeyPatch, limit: str, level: str
 ) -> None:
-    on_postgres("admin", "migrate")
     monkeypatch.setattr(inspecting_postgres, "LONG_TRANSACTION", timedelta())
     monkeypatch.setattr(inspecting_postgres, limit, timedelta())
-    with psycopg.connect(on_postgres.url, application_name="forgetful") as connection:
+    with psycopg.connect(postgres.url, application_name="forgetful") as connection:
         connection.execute("SELECT 1")
-        answer = on_postgres("doctor", "--json")
+        answer = postgres("doctor", "--json")
         (found,) = [one for one in answer.json["findings"] if one["check"] == "open transactions"]
         assert f"pg_terminate_backend({connection.info.backend_pid})" in found["remedy"]
     assert found["level"] == level
@@ -221,17 +217,16 @@ def test_a_transaction_that_stays_open_is_told_with_how_to_end_it(
 
 
 def test_dead_rows_that_nobody_removes_are_told(
-    on_postgres: CommandLine, monkeypatch: pytest.MonkeyPatch
+    postgres: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_postgres("admin", "migrate")
     monkeypatch.setattr(inspecting_postgres, "MANY_DEAD", 100)
     execute(
-        on_postgres,
+        postgres,
         "ALTER TABLE paused_queues SET (autovacuum_enabled = off)",
         "INSERT INTO paused_queues SELECT n::text, now() FROM generate_series(1, 200) AS line (n)",
         "DELETE FROM paused_queues",
     )
-    found = findings(on_postgres("doctor", "--json"), "warning")
+    found = findings(postgres("doctor", "--json"), "warning")
     assert "paused_queues has 200 dead rows" in found["dead tuples"]
 
 
@@ -239,36 +234,33 @@ def test_dead_rows_that_nobody_removes_are_told(
 
 
 def test_a_sqlite_with_the_wal_reset_bug_is_told(
-    on_sqlite: CommandLine, monkeypatch: pytest.MonkeyPatch
+    sqlite: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_sqlite("admin", "migrate")
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 2))
-    answer = on_sqlite("doctor", "--json")
+    answer = sqlite("doctor", "--json")
     assert answer.status == 0
     assert "3.51.2 has the WAL-reset bug" in findings(answer, "warning")["SQLite version"]
 
 
-def test_another_journal_mode_is_a_problem(on_sqlite: CommandLine) -> None:
-    on_sqlite("admin", "migrate")
-    with closing(sqlite3.connect(on_sqlite.directory / "shop.db")) as connection:
+def test_another_journal_mode_is_a_problem(sqlite: CommandLine) -> None:
+    with closing(sqlite3.connect(sqlite.directory / "shop.db")) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
-    answer = on_sqlite("doctor", "--json")
+    answer = sqlite("doctor", "--json")
     assert answer.status == 1
     assert "'delete'" in findings(answer, "problem")["journal mode"]
 
 
 def test_a_log_that_a_reader_holds_back_is_told(
-    on_sqlite: CommandLine, monkeypatch: pytest.MonkeyPatch
+    sqlite: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_sqlite("admin", "migrate")
     monkeypatch.setattr(inspecting_sqlite, "LARGE_LOG", 1000)
-    with closing(sqlite3.connect(on_sqlite.directory / "shop.db")) as reader:
+    with closing(sqlite3.connect(sqlite.directory / "shop.db")) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM task_executions").fetchone()
-        on_sqlite.enqueue("add")
-        with on_sqlite.store() as store:
+        sqlite.enqueue("add")
+        with sqlite.store() as store:
             register(store)
-        assert "write-ahead log" in findings(on_sqlite("doctor", "--json"), "warning")
+        assert "write-ahead log" in findings(sqlite("doctor", "--json"), "warning")
 
 
 # --- the work ---------------------------------------------------------------------------
@@ -349,8 +341,7 @@ def test_a_lease_of_few_heartbeats_is_told(
 
 def old_id(days: int) -> str:
     """An id that was made so long ago."""
-    moment = datetime.now(UTC) - timedelta(days=days)
-    stamp = f"{int(moment.timestamp() * 1000):012x}"
+    stamp = f"{int((datetime.now(UTC) - timedelta(days=days)).timestamp() * 1000):012x}"
     return f"{stamp[:8]}-{stamp[8:]}-{new_id()[14:]}"
 
 
@@ -393,19 +384,16 @@ def hasty() -> None: ...
 """
 
 
-def test_tasks_that_give_up_at_once_or_soon_are_told(on_sqlite: CommandLine) -> None:
-    on_sqlite("admin", "migrate")
+def test_tasks_that_give_up_at_once_or_soon_are_told(sqlite: CommandLine) -> None:
     Path("shop_to_check.py").write_text(TASKS, "utf-8")
-    answer = on_sqlite.alone("doctor", "shop_to_check:app", "--json")
-    found = findings(answer, "warning")
+    found = findings(sqlite.alone("doctor", "shop_to_check:app", "--json"), "warning")
     assert found["retries"] == "Tasks that are never retried: once; given up within 1m: hasty."
 
 
-def test_tasks_without_a_handle_are_noted_gently(on_sqlite: CommandLine) -> None:
-    on_sqlite("admin", "migrate")
+def test_tasks_without_a_handle_are_noted_gently(sqlite: CommandLine) -> None:
     Path("shop_to_check.py").write_text(TASKS, "utf-8")
-    answer = on_sqlite.alone("doctor", "shop_to_check:app")
+    answer = sqlite.alone("doctor", "shop_to_check:app")
     assert answer.status == 0
     assert "2 of 3 tasks take no handle: hasty, once." in answer.out
     assert "handle.execution_id" in answer.out
-    assert "idempotency" not in on_sqlite("doctor").out
+    assert "idempotency" not in sqlite("doctor").out
