@@ -1,4 +1,5 @@
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 
@@ -8,6 +9,9 @@ from hypothesis import settings
 from psycopg import sql
 
 from tests.support.postgres import installed_programs, temporary_cluster
+
+# A run in the background of a script ignores Ctrl-C, and so would every program that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Where a change has to land, a run tells the same story each time; elsewhere it may find more.
 settings.register_profile("ci", derandomize=True)
