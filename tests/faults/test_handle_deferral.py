@@ -176,11 +176,11 @@ def test_a_second_wait_asks_no_more_often_than_the_first(make_app: MakeApp) -> N
     assert asked[-1] - asked[2] > 0.14
 
 
+# Only SQLite has one lock for all.
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 def test_a_wait_inside_a_transaction_of_ones_own_is_refused_and_stops_nobody(
     make_app: MakeApp, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not place.url.startswith("sqlite"):
-        pytest.skip("only SQLite has one lock for all")
     app = make_app()
     app.store._file._busy_timeout = 0.3  # type: ignore[attr-defined]
     handling.make_effects(place)

@@ -72,11 +72,11 @@ def test_a_zombie_that_had_completed_is_not_run_again_and_may_commit(
     assert types(app.store, execution.id).count("task.completed") == 1
 
 
+# SQLite has no server that could end its transaction.
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
 def test_a_zombie_whose_transaction_the_server_has_ended_cannot_commit_it(
     app: App, paying: Place, workers: Workers
 ) -> None:
-    if paying.url.startswith("sqlite"):
-        pytest.skip("there is no server that could end its transaction")
     execution = handling.outlive.enqueue("completed", paying.gate)
     zombie = start(workers, slots=1, **BRISK)
     wait_until(lambda: reached(paying, "completed") == 1)
