@@ -1,9 +1,13 @@
 """What must be true of every execution at every moment, read from the tables themselves."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 
 from penstock.errors import IllegalTransition
-from penstock.model.events import EventType
+from penstock.model.events import EventType, RunEvent
+from penstock.model.graph import decide, decode_graph, end_of, task_ids
+from penstock.model.rules import ALL_SUCCEEDED
+from penstock.model.runs import FINAL_RUN, RUN_TRANSITIONS, RunState
 from penstock.model.states import FINAL, State, next_state
 from tests.contract.databases import Database
 
@@ -14,10 +18,15 @@ def complaints(database: Database) -> list[str]:
     """Return each broken promise in the database as a sentence; an empty list is a clean one."""
     found: list[str] = []
     histories: dict[str, list[EventType]] = defaultdict(list)
-    for task_id, event in database.query(
-        "SELECT task_execution_id, type FROM execution_events ORDER BY seq"
+    of_runs: dict[str, list[RunEvent]] = defaultdict(list)
+    for root_id, task_id, event in database.query(
+        "SELECT root_id, task_execution_id, type FROM execution_events ORDER BY seq"
     ):
-        histories[str(task_id)].append(EventType(event))
+        if task_id is None:
+            of_runs[str(root_id)].append(RunEvent(event))
+        else:
+            histories[str(task_id)].append(EventType(event))
+    found += _complaints_about_runs(database, of_runs)
     outbox: dict[str, int] = defaultdict(int)
     for (task_id,) in database.query("SELECT task_execution_id FROM task_outbox"):
         outbox[str(task_id)] += 1
@@ -46,6 +55,46 @@ def complaints(database: Database) -> list[str]:
         if (told := _replayed(history)) not in REMOVED_BY_RETENTION
     ]
     return found
+
+
+def _complaints_about_runs(
+    database: Database, histories: dict[str, list[RunEvent]]
+) -> Iterator[str]:
+    tasks: dict[str, list[tuple[str, State]]] = defaultdict(list)
+    for root_id, task_id, state in database.query(
+        "SELECT root_id, id, state FROM task_executions WHERE root_id <> id ORDER BY id"
+    ):
+        tasks[str(root_id)].append((str(task_id), State(state)))
+    runs = database.query(
+        "SELECT id, state, graph, cancel_requested, error, finished_at FROM workflow_executions"
+    )
+    for run_id, stored, text, cancel_requested, error, finished_at in runs:
+        id_, state, graph = str(run_id), RunState(stored), decode_graph(text)
+        told: RunState | None = None
+        for event in histories.pop(id_, []):
+            told = RUN_TRANSITIONS[told, event]
+        if told != state:
+            yield f"run {id_} is {state}, but its history ends in {told}"
+        mine = tasks.pop(id_, [])
+        if [task_id for task_id, _ in mine] != task_ids(id_, len(graph.nodes)):
+            yield f"run {id_} has other tasks than its graph"
+            continue
+        if (finished_at is not None) != (state in FINAL_RUN):
+            yield f"run {id_} is {state} and finished at {finished_at}"
+        states = [one for _, one in mine]
+        end = end_of(graph, states, cancel_requested=bool(cancel_requested))
+        if end is not None and error is not None:
+            end = RunState.FAILED
+        if (state if state in FINAL_RUN else None) != end:
+            yield f"run {id_} is {state}, but its tasks say {end}"
+        if state is RunState.RUNNING and not any(
+            node.rule != ALL_SUCCEEDED for node in graph.nodes
+        ):
+            stuck = decide(graph, states, context_of=lambda _: {})
+            if stuck.ready or stuck.skipped:
+                yield f"run {id_} has tasks that wait for nothing: {stuck}"
+    for run_id in tasks:
+        yield f"tasks of run {run_id} are there without it"
 
 
 def _may_be_forgotten(state: State, history: list[EventType]) -> bool:

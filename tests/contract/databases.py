@@ -16,8 +16,15 @@ from penstock.store.sqlite.store import SqliteStore
 
 Row = tuple[Any, ...]
 
-TABLES = ("task_executions", "task_outbox", "execution_events", "workers", "paused_queues")
-ONLY_ON_POSTGRES = ("serials", "propagations")
+TABLES = (
+    "task_executions",
+    "workflow_executions",
+    "task_outbox",
+    "execution_events",
+    "workers",
+    "paused_queues",
+)
+ONLY_ON_POSTGRES = ("serials", "propagations", "run_propagations")
 
 
 class Database(Protocol):

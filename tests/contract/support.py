@@ -100,8 +100,8 @@ def run_one(store: Store, worker_id: str = WORKER, **options: Unpack[Options]) -
 
 
 def finish(claimed: Claimed, how: str = "completed") -> Outcome:
-    """The outcome as a worker reports it, which passes the serial along."""
-    return replace(ENDINGS[how](claimed.lease), serial=claimed.serial)
+    """The outcome as a worker reports it, which passes along the serial and the run."""
+    return replace(ENDINGS[how](claimed.lease), serial=claimed.serial, run_id=claimed.run_id)
 
 
 def ids(claimed: Iterable[Claimed]) -> list[str]:

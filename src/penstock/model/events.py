@@ -24,7 +24,20 @@ class EventType(StrEnum):
     RECOVERED = "task.recovered"
     RELEASED = "task.released"
     CANCELLED = "task.cancelled"
+    PAUSED = "task.paused"
     RERUN = "task.rerun"
+
+
+class RunEvent(StrEnum):
+    """A fact about a run of a workflow, told in the same history as those of its tasks."""
+
+    STARTED = "workflow.started"
+    PAUSED = "workflow.paused"
+    RESUMED = "workflow.resumed"
+    COMPLETED = "workflow.completed"
+    FAILED = "workflow.failed"
+    CANCELLED = "workflow.cancelled"
+    RERUN = "workflow.rerun"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +49,4 @@ class Event:
     at: datetime
     worker_id: str | None = None
     data: Mapping[str, object] = field(default_factory=dict)
+    execution_id: str | None = None  # the task's; None for what happened to a run as a whole

@@ -63,6 +63,7 @@ class Claimed(NamedTuple):
     serial: str | None
     has_follow_ups: bool
     claimed_at: datetime
+    run_id: str | None = None  # of the workflow's run that it is part of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,7 @@ class Snapshot:
     result: str | None
     error: str | None
     progress: str | None
+    writes: str | None  # what it wrote into its workflow's context: JSON text
     created_at: datetime
     claimed_at: datetime | None
     started_at: datetime | None

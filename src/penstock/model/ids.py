@@ -25,6 +25,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 _NANOSECONDS = 1_000_000
 _COUNTER_END = 1 << 42
 _RANDOM_BYTES = 4096
+_PLACE_DIGITS = 6  # hexadecimal: the ids of a run's tasks are its own, counted up
 
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _COMPACT = re.compile(r"[0-9a-f]{32}")
@@ -118,6 +119,31 @@ class IdSource:
 def new_id() -> str:
     """Return a new UUIDv7 as canonical text, greater than all made before in this process."""
     return _source.next()
+
+
+def new_run_id() -> str:
+    """Return a new id for a run of a workflow, with room behind it for the ids of its tasks."""
+    return _source.next()[:-_PLACE_DIGITS] + "0" * _PLACE_DIGITS
+
+
+def placed_id(run_id: str, place: int) -> str:
+    """Return the id of the task at a place of a run: found without an index of its own."""
+    return f"{run_id[:-_PLACE_DIGITS]}{place + 1:0{_PLACE_DIGITS}x}"
+
+
+def place_of(task_id: str) -> int:
+    """Return the place of a run's task, from its id."""
+    return int(task_id[-_PLACE_DIGITS:], 16) - 1
+
+
+def run_of(task_id: str) -> str:
+    """Return the id of the run that a task with this id belongs to, if it belongs to one."""
+    return task_id[:-_PLACE_DIGITS] + "0" * _PLACE_DIGITS
+
+
+def last_id_of(run_id: str) -> str:
+    """Return the greatest id that a task of this run can have."""
+    return run_id[:-_PLACE_DIGITS] + "f" * _PLACE_DIGITS
 
 
 def parse_id(value: str | UUID) -> str:

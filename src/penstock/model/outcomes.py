@@ -12,14 +12,16 @@ class _Ended:
     lease: Lease
     serial: str | None = None  # as claimed: its successor is released when it ends
     has_follow_ups: bool = False  # as claimed: what follows its end is enqueued with it
+    run_id: str | None = None  # as claimed: the workflow's run that goes on when it ends
     started_at: datetime | None = None  # None: never started, or already recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed(_Ended):
-    """The handler returned; `result` is JSON text."""
+    """The handler returned; `result` and what it wrote into the context are JSON text."""
 
     result: str = "null"
+    writes: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

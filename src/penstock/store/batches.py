@@ -61,6 +61,7 @@ class _OutcomeRow(msgspec.Struct):
     error: str | None = None
     data: str | None = None
     delay_us: int | None = None
+    writes: str | None = None
 
 
 class _LeaseRow(msgspec.Struct):
@@ -106,6 +107,11 @@ def encode_leases(leases: Sequence[Lease], started_at: Sequence[datetime] | None
     return _as_text(rows, doing="compare a lease")
 
 
+def encode_rows(rows: Sequence[object]) -> str:
+    """Return rows that a statement takes apart; what users wrote in them is checked here."""
+    return _as_text(list(rows), doing="store a run")
+
+
 def encode_strings(strings: Sequence[str]) -> str:
     return _as_text(list(strings), doing="pass a list of names")
 
@@ -123,8 +129,9 @@ def _outcome_row(n: int, outcome: Outcome) -> _OutcomeRow:
         microseconds_at(outcome.started_at),
     )
     match outcome:
-        case Completed(result=result):
+        case Completed(result=result, writes=writes):
             row.result = result
+            row.writes = writes
         case Failed(error=error):
             row.error = error
             row.data = f'{{"error":{error}}}'
@@ -181,5 +188,7 @@ def _strings_in(rows: object) -> Iterable[str]:
     elif isinstance(rows, list):
         for row in rows:
             yield from _strings_in(row)
+    elif isinstance(rows, dict):
+        yield from (value for value in rows.values() if isinstance(value, str))
     elif isinstance(rows, msgspec.Struct):
         yield from (value for value in msgspec.structs.astuple(rows) if isinstance(value, str))

@@ -26,6 +26,7 @@ from penstock.model.executions import (
 )
 from penstock.model.health import Finding
 from penstock.model.outcomes import Outcome
+from penstock.model.runs import NewRun, RunAnswer, RunSnapshot, RunState
 from penstock.model.states import State
 from penstock.model.waiting import QueueDepth, Waiting
 from penstock.model.wakeups import Chores, WakeUp
@@ -165,10 +166,72 @@ class Store(Protocol):
         """Who tells a worker of these queues that there may be work."""
         ...
 
+    # --- runs of workflows --------------------------------------------------------------
+
+    def start_runs(self, runs: Sequence[NewRun], *, notify: bool = True) -> None:
+        """Write the runs with all of their tasks, all or none.
+
+        Tasks without dependencies are ready, the others wait; each becomes ready, or is
+        skipped, in the transaction that ends its last dependency. A run ends in the
+        transaction that ends its last task. An id that exists already is left as it is.
+        """
+        ...
+
+    def start_runs_on(
+        self, connection: object, runs: Sequence[NewRun], *, notify: bool = True
+    ) -> None:
+        """Do the same in the transaction of a caller's connection, and commit nothing.
+
+        Raises:
+            ConnectionRefused: as in `create_on`.
+        """
+        ...
+
+    async def astart_runs_on(
+        self, connection: object, runs: Sequence[NewRun], *, notify: bool = True
+    ) -> None: ...
+
+    def pause_run(self, run_id: str) -> RunAnswer:
+        """Let nothing of this run begin any more; what runs goes on, and settles."""
+        ...
+
+    def resume_run(self, run_id: str) -> RunAnswer:
+        """Let it go on where it stood."""
+        ...
+
+    def cancel_run(self, run_id: str, *, reason: str | None = None) -> RunAnswer:
+        """End what has not begun, and ask what runs to stop; the run ends with the last of it."""
+        ...
+
+    def runs(self, ids: Sequence[str]) -> list[RunSnapshot]:
+        """The runs that exist among these, in the order asked."""
+        ...
+
+    def find_runs(
+        self,
+        *,
+        workflow: str | None = None,
+        state: RunState | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> list[RunSnapshot]:
+        """Runs that match all that is given, newest first, from `before` on."""
+        ...
+
+    def tasks_of(self, run_id: str) -> list[Snapshot]:
+        """The tasks of a run, in the order of its graph."""
+        ...
+
     # --- from inside a task -----------------------------------------------------------
 
     def complete_on(
-        self, connection: object, lease: Lease, *, result: str, started_at: datetime | None
+        self,
+        connection: object,
+        lease: Lease,
+        *,
+        result: str,
+        started_at: datetime | None,
+        writes: str | None = None,
     ) -> None:
         """Complete an execution in the transaction of the handler's own connection.
 
@@ -182,7 +245,13 @@ class Store(Protocol):
         ...
 
     async def acomplete_on(
-        self, connection: object, lease: Lease, *, result: str, started_at: datetime | None
+        self,
+        connection: object,
+        lease: Lease,
+        *,
+        result: str,
+        started_at: datetime | None,
+        writes: str | None = None,
     ) -> None: ...
 
     def once_on(self, connection: object, lease: Lease, name: str) -> bool:
@@ -329,7 +398,7 @@ class Store(Protocol):
         ...
 
     def history(self, execution_id: str) -> list[Event]:
-        """All that happened to one execution, in order."""
+        """All that happened to one execution, or to a run and all of its tasks, in order."""
         ...
 
     def counts(self) -> dict[State, int]:

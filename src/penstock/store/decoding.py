@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.model.events import Event
 from penstock.model.executions import CancelAnswer, RerunAnswer, Snapshot
+from penstock.model.runs import RunSnapshot, RunState
 from penstock.model.states import FINAL, State, SubState
 from penstock.model.workers import Peer, WorkerInfo
 
@@ -19,6 +20,10 @@ ABANDONED = msgspec.json.encode(
         "type": "WorkerDied",
         "message": "The worker died while it ran this task, as often as max_crashes allows.",
     }
+).decode()
+
+OUT_OF_TIME = msgspec.json.encode(
+    {"type": "WorkflowTimeout", "message": "The run had not ended within its timeout."}
 ).decode()
 
 _decode_data = msgspec.json.Decoder(dict[str, object]).decode
@@ -56,21 +61,42 @@ def decode_snapshot(row: Sequence[Any], moment: Callable[[Any], datetime] = _as_
         result=row[19],
         error=row[20],
         progress=row[21],
-        created_at=moment(row[22]),
-        claimed_at=at(23),
-        started_at=at(24),
-        finished_at=at(25),
+        writes=row[22],
+        created_at=moment(row[23]),
+        claimed_at=at(24),
+        started_at=at(25),
+        finished_at=at(26),
+    )
+
+
+def decode_run(row: Sequence[Any], moment: Callable[[Any], datetime] = _as_it_is) -> RunSnapshot:
+    def at(column: int) -> datetime | None:
+        return None if row[column] is None else moment(row[column])
+
+    return RunSnapshot(
+        id=row[0],
+        workflow=row[1],
+        state=RunState(row[2]),
+        graph=row[3],
+        fingerprint=row[4],
+        inputs=row[5],
+        cancel_requested=bool(row[6]),
+        error=row[7],
+        deadline=at(8),
+        created_at=moment(row[9]),
+        finished_at=at(10),
     )
 
 
 def decode_event(row: Sequence[Any], moment: Callable[[Any], datetime] = _as_it_is) -> Event:
-    seq, type_, at, worker_id, data = row
+    seq, type_, at, worker_id, data, execution_id = row
     return Event(
         seq=seq,
         type=type_,
         at=moment(at),
         worker_id=worker_id,
         data={} if data is None else _decode_data(data),
+        execution_id=execution_id,
     )
 
 

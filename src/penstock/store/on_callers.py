@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from penstock.model.executions import Created, Lease, NewExecution
+from penstock.model.runs import NewRun
 from penstock.store.connections.callers import Callers
 from penstock.store.scripts import Script
 
@@ -21,8 +22,11 @@ class OnCallers(ABC):
 
     @abstractmethod
     def _completing(
-        self, lease: Lease, *, result: str, started_at: datetime | None
+        self, lease: Lease, *, result: str, writes: str | None, started_at: datetime | None
     ) -> Script[None]: ...
+
+    @abstractmethod
+    def _starting(self, runs: Sequence[NewRun], *, notify: bool) -> Script[None]: ...
 
     @abstractmethod
     def _doing_once(self, lease: Lease, name: str) -> Script[bool]: ...
@@ -37,16 +41,38 @@ class OnCallers(ABC):
     ) -> list[Created]:
         return await self._callers.arun(connection, self._creating(executions, notify=notify))
 
-    def complete_on(
-        self, connection: object, lease: Lease, *, result: str, started_at: datetime | None
+    def start_runs_on(
+        self, connection: object, runs: Sequence[NewRun], *, notify: bool = True
     ) -> None:
-        script = self._completing(lease, result=result, started_at=started_at)
+        self._callers.run(connection, self._starting(runs, notify=notify))
+
+    async def astart_runs_on(
+        self, connection: object, runs: Sequence[NewRun], *, notify: bool = True
+    ) -> None:
+        await self._callers.arun(connection, self._starting(runs, notify=notify))
+
+    def complete_on(
+        self,
+        connection: object,
+        lease: Lease,
+        *,
+        result: str,
+        started_at: datetime | None,
+        writes: str | None = None,
+    ) -> None:
+        script = self._completing(lease, result=result, writes=writes, started_at=started_at)
         self._callers.run(connection, script)
 
     async def acomplete_on(
-        self, connection: object, lease: Lease, *, result: str, started_at: datetime | None
+        self,
+        connection: object,
+        lease: Lease,
+        *,
+        result: str,
+        started_at: datetime | None,
+        writes: str | None = None,
     ) -> None:
-        script = self._completing(lease, result=result, started_at=started_at)
+        script = self._completing(lease, result=result, writes=writes, started_at=started_at)
         await self._callers.arun(connection, script)
 
     def once_on(self, connection: object, lease: Lease, name: str) -> bool:

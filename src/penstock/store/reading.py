@@ -7,9 +7,17 @@ from typing import Any
 
 from penstock.model.events import Event
 from penstock.model.executions import Snapshot
+from penstock.model.ids import last_id_of, run_of
+from penstock.model.runs import RunSnapshot, RunState
 from penstock.model.states import State
 from penstock.model.workers import Peer
-from penstock.store.decoding import HIGHEST_ID, decode_event, decode_peer, decode_snapshot
+from penstock.store.decoding import (
+    HIGHEST_ID,
+    decode_event,
+    decode_peer,
+    decode_run,
+    decode_snapshot,
+)
 from penstock.store.scripts import Row
 
 
@@ -77,8 +85,36 @@ class Reads(ABC):
         return {state: counted.get(state.value, 0) for state in State}
 
     def history(self, execution_id: str) -> list[Event]:
-        rows = self._rows("read a history", "history", id=execution_id)
+        rows = self._rows("read a history", "history", id=execution_id, run_id=run_of(execution_id))
         return [decode_event(row, self._moment) for row in rows]
+
+    def runs(self, ids: Sequence[str]) -> list[RunSnapshot]:
+        rows = self._rows("read runs", "runs", ids=self._list(ids))
+        found = {row[0]: row for row in rows}
+        return [decode_run(found[id_], self._moment) for id_ in ids if id_ in found]
+
+    def find_runs(
+        self,
+        *,
+        workflow: str | None = None,
+        state: RunState | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> list[RunSnapshot]:
+        rows = self._rows(
+            "find runs",
+            "find_runs",
+            workflow=workflow,
+            state=state,
+            before=before or HIGHEST_ID,
+            limit=limit,
+        )
+        return [decode_run(row, self._moment) for row in rows]
+
+    def tasks_of(self, run_id: str) -> list[Snapshot]:
+        last = last_id_of(run_id)
+        rows = self._rows("read the tasks of a run", "tasks_of", run_id=run_id, last=last)
+        return [decode_snapshot(row, self._moment) for row in rows]
 
     def workers(self) -> list[Peer]:
         return [decode_peer(row, self._moment) for row in self._rows("list the workers", "workers")]

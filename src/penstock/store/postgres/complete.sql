@@ -10,6 +10,7 @@ WITH moment AS MATERIALIZED (
     UPDATE penstock.task_executions AS task
     SET state = 'completed', sub_state = NULL, suspect = false, fence = task.fence + 1,
         settled_fence = task.fence, worker_id = NULL, result = :result::text,
+        writes = :writes::text,
         started_at = coalesce(moment.started_at, task.started_at), finished_at = moment.now
     FROM moment
     WHERE task.id = :id::text::uuid AND task.fence = :fence::text::bigint
@@ -26,9 +27,12 @@ WITH moment AS MATERIALIZED (
 ), behind AS (
     INSERT INTO penstock.propagations (serial)
     SELECT serial FROM moved WHERE serial IS NOT NULL
+), word AS (
+    INSERT INTO penstock.run_propagations (run_id)
+    SELECT root_id FROM moved WHERE root_id <> id
 ), woken AS (
     SELECT count(pg_notify(penstock.wake_channel(queue), 'waiting')) AS queues
-    FROM moved WHERE serial IS NOT NULL AND :notify::text = 'yes'
+    FROM moved WHERE (serial IS NOT NULL OR root_id <> id) AND :notify::text = 'yes'
 )
 SELECT moved.id::text, moved.task, 'completed', moved.follow_ups, :result::text, NULL::text
 FROM moved CROSS JOIN woken;

@@ -18,6 +18,7 @@ def complete(
     lease: Lease,
     *,
     result: str,
+    writes: str | None,
     started_at: datetime | None,
     now: datetime | None,
     notify: bool,
@@ -27,6 +28,7 @@ def complete(
         {
             **_as_text(lease),
             "result": result,
+            "writes": writes,
             "started_at": started_at and started_at.isoformat(),
             "now": now and now.isoformat(),
             "notify": "yes" if notify else "no",

@@ -20,6 +20,7 @@ from psycopg import errors
 from psycopg.conninfo import make_conninfo
 
 from penstock.errors import StoreRefused, StoreUnavailable
+from penstock.store.postgres.deadlines import LONGEST_ANSWER, WatchedConnection
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -55,9 +56,12 @@ _graveyard: list[object] = []  # a parent's connections: closing them here would
 class Connections:
     """Connections in autocommit mode, made when they are needed and kept for the next one."""
 
-    def __init__(self, url: str, *, most: int = MOST_CONNECTIONS) -> None:
+    def __init__(
+        self, url: str, *, most: int = MOST_CONNECTIONS, patience: float = LONGEST_ANSWER
+    ) -> None:
         self._url = url
         self._most = most
+        self._patience = patience
         self._start_afresh()
         _alive.add(self)
 
@@ -124,11 +128,13 @@ class Connections:
     def _connect(self) -> Connection:
         # What the URL says about the session stands, and ours is added to it.
         options = psycopg.conninfo.conninfo_to_dict(self._url).get("options") or ""
-        return psycopg.connect(
+        connection = WatchedConnection.connect(
             make_conninfo(self._url, **KEEPALIVES, options=f"{SESSION} {options}".strip()),
             autocommit=True,
             application_name="penstock",
         )
+        connection.patience = self._patience
+        return connection
 
     def close(self) -> None:
         self._close_all(self._idle)

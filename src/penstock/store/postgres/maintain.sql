@@ -26,8 +26,16 @@ WITH moment AS MATERIALIZED (
     FROM (SELECT DISTINCT queue FROM moved WHERE :notify) AS touched
 )
 SELECT (SELECT count(*) FROM moved) AS promoted,
-       (SELECT min(later.run_at) - (SELECT now FROM moment) FROM penstock.task_executions AS later
-        WHERE later.state = 'scheduled' AND later.run_at > (SELECT now FROM moment)) AS next_due,
+       least(
+           (SELECT min(later.run_at) FROM penstock.task_executions AS later
+            WHERE later.state = 'scheduled' AND later.run_at > (SELECT now FROM moment)),
+           (SELECT min(run.deadline) FROM penstock.workflow_executions AS run
+            WHERE run.deadline IS NOT NULL AND run.finished_at IS NULL
+              AND run.deadline > (SELECT now FROM moment))
+       ) - (SELECT now FROM moment) AS next_due,
+       EXISTS (SELECT FROM penstock.workflow_executions AS run
+               WHERE run.deadline IS NOT NULL AND run.finished_at IS NULL
+                 AND run.deadline <= (SELECT now FROM moment)) AS overdue,
        woken.queues
 FROM woken;
 
@@ -91,6 +99,9 @@ WITH moment AS MATERIALIZED (
            json_build_object('lost_worker', lost_worker, 'started', started_at IS NOT NULL, 'crashes', crashes)::text,
            :observer, now
     FROM moved ORDER BY seq
+), behind AS (
+    INSERT INTO penstock.run_propagations (run_id)
+    SELECT DISTINCT root_id FROM moved WHERE root_id <> id
 ), woken AS (
     SELECT count(pg_notify(penstock.wake_channel(queue), 'ready')) AS queues
     FROM (SELECT DISTINCT queue FROM moved WHERE :notify AND state = 'ready') AS touched
@@ -100,7 +111,8 @@ SELECT moved.id::text, moved.state, moved.serial, woken.queues FROM moved CROSS 
 -- name: strangers
 -- What the worker has in the database and not in its hands. Its claims and its
 -- reconciliations take turns, so nothing here is on its way to it.
-SELECT task.id::text, task.fence, task.serial
+SELECT task.id::text, task.fence, task.serial,
+       CASE WHEN task.root_id <> task.id THEN task.root_id::text END
 FROM penstock.task_executions AS task
 WHERE task.worker_id = :worker_id AND task.worker_id IS NOT NULL
   AND NOT EXISTS (
@@ -112,9 +124,12 @@ WHERE task.worker_id = :worker_id AND task.worker_id IS NOT NULL
 SELECT EXISTS (SELECT FROM penstock.task_executions AS task
                WHERE task.worker_id IS NOT NULL
                  AND NOT EXISTS (SELECT FROM penstock.workers AS owner WHERE owner.id = task.worker_id)),
-       EXISTS (SELECT FROM penstock.propagations),
-       (SELECT min(task.run_at) - coalesce(:now::timestamptz, clock_timestamp())
-        FROM penstock.task_executions AS task WHERE task.state = 'scheduled');
+       EXISTS (SELECT FROM penstock.propagations) OR EXISTS (SELECT FROM penstock.run_propagations),
+       least(
+           (SELECT min(task.run_at) FROM penstock.task_executions AS task WHERE task.state = 'scheduled'),
+           (SELECT min(run.deadline) FROM penstock.workflow_executions AS run
+            WHERE run.deadline IS NOT NULL AND run.finished_at IS NULL)
+       ) - coalesce(:now::timestamptz, clock_timestamp());
 
 -- name: wake_channels
 SELECT penstock.wake_channel(queue) FROM unnest(:queues::text[]) AS line (queue);

@@ -6,22 +6,32 @@ from penstock.model.executions import Promoted, Recovered
 from penstock.model.states import FINAL, State
 from penstock.model.workers import Beat
 from penstock.store.decoding import ABANDONED
+from penstock.store.postgres import running
+from penstock.store.postgres.serials import advance
 from penstock.store.postgres.session import Session
-from penstock.store.postgres.settling import advance, follow
+from penstock.store.postgres.settling import follow
 
 
-def promote(session: Session, *, limit: int) -> Promoted:
-    ((count, next_due, _),) = session.rows(
+def promote(session: Session, *, limit: int) -> tuple[Promoted, bool]:
+    """Return what was promoted, and whether a run is over its time."""
+    ((count, next_due, overdue, _),) = session.rows(
         "promote", limit=limit, now=session.now, notify=session.notify
     )
-    return Promoted(count, next_due)
+    return Promoted(count, next_due), overdue
+
+
+def overdue_runs(session: Session, *, limit: int) -> list[str]:
+    return [row[0] for row in session.rows("overdue_runs", limit=limit, now=session.now)]
 
 
 def propagate(session: Session, *, limit: int) -> int:
     with session.transaction():
+        run_ids = [row[0] for row in session.rows("take_run_propagations", limit=limit)]
+        if run_ids:
+            running.advance(session, running.lock(session, run_ids))
         serials = [row[0] for row in session.rows("take_propagations", limit=limit)]
         advance(session, set(serials))
-        return len(serials)
+        return len(run_ids) + len(serials)
 
 
 def recover(

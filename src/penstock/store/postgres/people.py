@@ -5,30 +5,44 @@ from collections.abc import Sequence
 from penstock.errors import KeyTaken
 from penstock.model.states import FINAL, State
 from penstock.store.batches import encode_strings, event_data
+from penstock.store.postgres.serials import advance
 from penstock.store.postgres.session import Session
-from penstock.store.postgres.settling import advance
 from penstock.store.scripts import Row
 
 
 def cancel(
     session: Session, ids: Sequence[str], *, reason: str | None, last_try: bool
 ) -> dict[str, State] | None:
-    """Return the states that the executions were in, or None when it has to be tried again."""
+    """Return the states that the executions were in, or None when it has to be tried again.
+
+    Runs that they are part of go on with the next propagation: their rows come first in the
+    order of locks, and it is too late for that here.
+    """
     with session.transaction():
-        withdrawn = {row[0] for row in session.rows("lock_outbox", ids=ids)}
-        tasks = session.rows("lock_tasks", ids=ids)
-        states = {row[0]: State(row[1]) for row in tasks}
-        ready = {id_ for id_, state in states.items() if state is State.READY}
-        if ready - withdrawn and not last_try:
-            # Promoted between the two locks. A claim may hold the new outbox row and
-            # wait for the task: taking it now would be the wrong order. If that is so every
-            # time, somebody has removed the outbox row by hand, and nobody waits for it.
-            return None
-        data = event_data(reason=reason)
-        gone = {row[0] for row in session.rows("cancel", ids=ids, data=data, now=session.now)}
-        session.rows("request_cancel", ids=ids, notify=session.notify)
-        advance(session, {row[4] for row in tasks if row[0] in gone and row[4] is not None})
+        states = withdraw(session, ids, reason=reason, last_try=last_try)
+        if states:
+            session.rows("leave_run_propagations", ids=ids)
         return states
+
+
+def withdraw(
+    session: Session, ids: Sequence[str], *, reason: str | None, last_try: bool
+) -> dict[str, State] | None:
+    """Do the same in a transaction that is open, and leave no word for runs."""
+    withdrawn = {row[0] for row in session.rows("lock_outbox", ids=ids)}
+    tasks = session.rows("lock_tasks", ids=ids)
+    states = {row[0]: State(row[1]) for row in tasks}
+    ready = {id_ for id_, state in states.items() if state is State.READY}
+    if ready - withdrawn and not last_try:
+        # Promoted between the two locks. A claim may hold the new outbox row and
+        # wait for the task: taking it now would be the wrong order. If that is so every
+        # time, somebody has removed the outbox row by hand, and nobody waits for it.
+        return None
+    data = event_data(reason=reason)
+    gone = {row[0] for row in session.rows("cancel", ids=ids, data=data, now=session.now)}
+    session.rows("request_cancel", ids=ids, notify=session.notify)
+    advance(session, {row[4] for row in tasks if row[0] in gone and row[4] is not None})
+    return states
 
 
 def rerun(session: Session, ids: Sequence[str]) -> dict[str, State]:

@@ -1,14 +1,14 @@
 -- name: get
 SELECT id::text, root_id::text, task, args, queue, priority, state, sub_state, attempt, retries,
        crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
-       result, error, progress, created_at, claimed_at, started_at, finished_at
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
 FROM penstock.task_executions
 WHERE id = ANY (:ids::uuid[]);
 
 -- name: find
 SELECT id::text, root_id::text, task, args, queue, priority, state, sub_state, attempt, retries,
        crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
-       result, error, progress, created_at, claimed_at, started_at, finished_at
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
 FROM penstock.task_executions
 WHERE id < :before::uuid
   AND (:task::text IS NULL OR task = :task)
@@ -22,7 +22,7 @@ LIMIT :limit;
 -- The dead-letter list has an index of its own: it must not be looked for among the millions.
 SELECT id::text, root_id::text, task, args, queue, priority, state, sub_state, attempt, retries,
        crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
-       result, error, progress, created_at, claimed_at, started_at, finished_at
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
 FROM penstock.task_executions
 WHERE state = 'failed' AND id < :before::uuid
   AND (:task::text IS NULL OR task = :task)
@@ -32,13 +32,13 @@ ORDER BY id DESC
 LIMIT :limit;
 
 -- name: history
--- Of a swept execution nothing is left to say which root it belonged to: then it was its own.
-SELECT event.seq, event.type, event.at, event.worker_id, event.data
+-- Of a swept execution nothing is left to say which root it belonged to. Then it was its own, or
+-- its id tells the run that it was part of.
+SELECT event.seq, event.type, event.at, event.worker_id, event.data, event.task_execution_id::text
 FROM penstock.execution_events AS event
-WHERE event.root_id = coalesce(
-          (SELECT root_id FROM penstock.task_executions WHERE id = :id::uuid), :id::uuid)
-  AND event.task_execution_id = :id::uuid
-ORDER BY event.seq;
+WHERE event.root_id = ANY (ARRAY[:id::uuid, :run_id::uuid])
+  AND (event.root_id = :id::uuid OR event.task_execution_id = :id::uuid)
+ORDER BY event.root_id, event.seq;
 
 -- name: counts
 SELECT state, count(*) FROM penstock.task_executions GROUP BY state;

@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 
+import psycopg
+
 from penstock.store.postgres.connecting import Connection
 from penstock.store.scripts import Row, Step
 from penstock.store.sql import Statement
@@ -26,5 +28,5 @@ class Session:
     def execute(self, step: Step) -> list[Row]:
         return self.rows(step.statement.name, **step.parameters)
 
-    def transaction(self) -> AbstractContextManager[object]:
+    def transaction(self) -> AbstractContextManager[psycopg.Transaction]:
         return self.connection.transaction()

@@ -1,26 +1,32 @@
 """How attempts begin, pause and end on PostgreSQL: one fenced write, with its events beside it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from penstock.model.events import EventType
 from penstock.model.executions import Lease
 from penstock.model.outcomes import Outcome
 from penstock.model.states import SubState
-from penstock.store.batches import encode_leases, encode_outcomes, encode_strings
+from penstock.store.batches import encode_leases, encode_outcomes
 from penstock.store.follow_ups import following
+from penstock.store.postgres import running
 from penstock.store.postgres.creating import create
+from penstock.store.postgres.serials import advance
 from penstock.store.postgres.session import Session
+from penstock.store.runs import outputs_of
 from penstock.store.scripts import run
 
 
 def settle(session: Session, outcomes: Sequence[Outcome]) -> list[Lease]:
     """One statement, and so one round trip, unless other executions depend on the end."""
     serials = {outcome.serial for outcome in outcomes if outcome.serial is not None}
-    if not serials and not any(outcome.has_follow_ups for outcome in outcomes):
+    run_ids = {outcome.run_id for outcome in outcomes if outcome.run_id is not None}
+    if not serials and not run_ids and not any(outcome.has_follow_ups for outcome in outcomes):
         return _settle(session, outcomes)
     with session.transaction():
+        locked = running.lock(session, run_ids) if run_ids else []
         lost = _settle(session, outcomes)
+        running.advance(session, locked, outputs_of(outcomes, lost))
         advance(session, serials)
         return lost
 
@@ -74,22 +80,3 @@ def follow(session: Session, ended: Sequence[str]) -> None:
     if ended and (found := following(session.rows("ended", ids=ended))):
         script = create(session.statements, found, now=session.now, notify=session.notify)
         run(script, session.execute)
-
-
-def advance(session: Session, serials: Collection[str]) -> None:
-    """Let the heads of these serials go; leave to others those that a caller is adding to."""
-    if not serials:
-        return
-    wanted = sorted(serials)
-    locked = [row[0] for row in session.rows("try_lock_serials", serials=wanted)]
-    if locked:
-        session.rows(
-            "advance_serials",
-            serials=encode_strings(locked),
-            created="[]",
-            now=session.now and session.now.isoformat(),
-            notify="yes" if session.notify else "no",
-        )
-        session.rows("forget_empty_serials", serials=locked)
-    if in_use := sorted(set(wanted) - set(locked)):
-        session.rows("leave_propagations", serials=in_use)

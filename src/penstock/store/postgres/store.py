@@ -28,6 +28,7 @@ from penstock.model.executions import (
 )
 from penstock.model.health import Finding, Level
 from penstock.model.outcomes import Outcome, Released
+from penstock.model.runs import NewRun, RunAnswer
 from penstock.model.states import SubState
 from penstock.model.waiting import QueueDepth, Waiting
 from penstock.model.wakeups import Chores
@@ -37,6 +38,7 @@ from penstock.store.connections.callers import Callers
 from penstock.store.connections.checking import OurSchema
 from penstock.store.contract import Store
 from penstock.store.decoding import (
+    OUT_OF_TIME,
     cancel_answer,
     decode_peer,
     encode_worker,
@@ -55,6 +57,7 @@ from penstock.store.postgres import (
     maintaining,
     migrating,
     people,
+    running,
     settling,
     sweeping,
 )
@@ -63,6 +66,8 @@ from penstock.store.postgres.creating import create
 from penstock.store.postgres.session import Session
 from penstock.store.postgres.wakeups import PostgresDistributor
 from penstock.store.reading import Reads
+from penstock.store.runs import pause, resume
+from penstock.store.runs import start as start_runs
 from penstock.store.scripts import Row, Script, run
 from penstock.store.settling import settle_each
 from penstock.store.sql import load_statements
@@ -70,6 +75,7 @@ from penstock.store.sql import load_statements
 T = TypeVar("T")
 
 CANCEL_TRIES = 10
+LONGEST_PULSE = 10.0
 
 
 class PostgresStore(Reads, OnCallers):
@@ -86,7 +92,8 @@ class PostgresStore(Reads, OnCallers):
     ) -> None:
         self._listen_url = listen_url or url
         self._connections = Connections(url)
-        self._pulse = Connections(url, most=1)  # a heartbeat waits for nobody
+        # A heartbeat waits for nobody, and not for long.
+        self._pulse = Connections(url, most=1, patience=LONGEST_PULSE)
         self._schema = schema
         self._clock = clock
         self._notify = notify
@@ -139,12 +146,13 @@ class PostgresStore(Reads, OnCallers):
         return create(self.statements, executions, now=self._now(), notify=notify and self._notify)
 
     def _completing(
-        self, lease: Lease, *, result: str, started_at: datetime | None
+        self, lease: Lease, *, result: str, writes: str | None, started_at: datetime | None
     ) -> Script[None]:
         return completing.complete(
             self.statements,
             lease,
             result=result,
+            writes=writes,
             started_at=started_at,
             now=self._now(),
             notify=self._notify,
@@ -222,9 +230,12 @@ class PostgresStore(Reads, OnCallers):
         )
 
     def promote(self, *, limit: int = 1000) -> Promoted:
-        return self._run(
+        promoted, overdue = self._run(
             "promote due tasks", lambda session: maintaining.promote(session, limit=limit)
         )
+        if overdue:
+            self._end_overdue_runs(limit=limit)
+        return promoted
 
     def propagate(self, *, limit: int = 100) -> int:
         return self._run(
@@ -241,6 +252,58 @@ class PostgresStore(Reads, OnCallers):
             return [row[0] for row in rows]
 
         return PostgresDistributor(self._listen_url if self._notify else None, channels)
+
+    # --- runs of workflows --------------------------------------------------------------
+
+    def start_runs(self, runs: Sequence[NewRun], *, notify: bool = True) -> None:
+        if not runs:
+            return
+
+        def write(session: Session) -> None:
+            with session.transaction():
+                run(self._starting(runs, notify=notify), session.execute)
+
+        self._run("start a workflow", write)
+
+    def _starting(self, runs: Sequence[NewRun], *, notify: bool) -> Script[None]:
+        writer = running.Writer(self.statements, now=self._now(), notify=notify and self._notify)
+        return start_runs(writer, runs)
+
+    def pause_run(self, run_id: str) -> RunAnswer:
+        return self._switch_run("pause a run", lambda writer: pause(writer, run_id))
+
+    def resume_run(self, run_id: str) -> RunAnswer:
+        return self._switch_run("resume a run", lambda writer: resume(writer, run_id))
+
+    def _switch_run(
+        self, doing: str, script: Callable[[running.Writer], Script[RunAnswer]]
+    ) -> RunAnswer:
+        return self._run(doing, lambda session: running.switch(session, script))
+
+    def cancel_run(self, run_id: str, *, reason: str | None = None) -> RunAnswer:
+        return self._cancel_run(run_id, reason=reason)
+
+    def _cancel_run(
+        self, run_id: str, *, reason: str | None, error: str | None = None
+    ) -> RunAnswer:
+        answer: RunAnswer | None = None
+        for tries_left in reversed(range(CANCEL_TRIES)):
+            answer = self._run(
+                "cancel a run",
+                lambda session, last_try=tries_left == 0: running.cancel(  # type: ignore[misc]
+                    session, run_id, reason=reason, error=error, last_try=last_try
+                ),
+            )
+            if answer is not None:
+                break
+        return answer or "unknown"
+
+    def _end_overdue_runs(self, *, limit: int) -> None:
+        overdue = self._run(
+            "look for overdue runs", lambda it: maintaining.overdue_runs(it, limit=limit)
+        )
+        for run_id in overdue:
+            self._cancel_run(run_id, reason="the run is out of time", error=OUT_OF_TIME)
 
     # --- workers ----------------------------------------------------------------------
 
@@ -270,10 +333,13 @@ class PostgresStore(Reads, OnCallers):
     def recover(
         self, observer: str, *, dead: Collection[Beat] = (), limit: int = 1000
     ) -> list[Recovered]:
-        return self._run(
+        recovered = self._run(
             "recover tasks",
             lambda session: maintaining.recover(session, observer, dead=dead, limit=limit),
         )
+        if recovered:
+            self.propagate()
+        return recovered
 
     def reconcile(self, worker_id: str, held: Collection[Lease]) -> list[Lease]:
         leases = list(held)
@@ -289,9 +355,10 @@ class PostgresStore(Reads, OnCallers):
                 Released(
                     lease=Lease(execution_id, fence, worker_id),
                     serial=serial,
+                    run_id=run_id,
                     reason="the reply to its claim was lost",
                 )
-                for execution_id, fence, serial in strangers
+                for execution_id, fence, serial, run_id in strangers
             ]
         )
         return lost
@@ -310,6 +377,7 @@ class PostgresStore(Reads, OnCallers):
             if states is not None:
                 break
         known = states or {}
+        self.propagate()
         return [cancel_answer(known.get(id_)) for id_ in ids]
 
     def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:

@@ -183,8 +183,8 @@ def _take(
 
 def _claimed(row: Row, worker_id: str, now: int) -> Claimed:
     (
-        id_, _, fence, task, args, queue, priority, seq, attempt, retries, crashes, suspect, serial,
-        follow_ups,
+        id_, root_id, fence, task, args, queue, priority, seq, attempt, retries, crashes, suspect,
+        serial, follow_ups,
     ) = row  # fmt: skip
     return Claimed(
         lease=Lease(id_, fence, worker_id),
@@ -200,4 +200,5 @@ def _claimed(row: Row, worker_id: str, now: int) -> Claimed:
         serial=serial,
         has_follow_ups=follow_ups is not None,
         claimed_at=moment_at(now),
+        run_id=None if root_id == id_ else root_id,
     )

@@ -1,7 +1,7 @@
 -- name: complete
 UPDATE task_executions
 SET state = 'completed', sub_state = NULL, suspect = 0, settled_fence = fence, fence = fence + 1,
-    worker_id = NULL, result = :result, started_at = coalesce(:started_at, started_at),
+    worker_id = NULL, result = :result, writes = :writes, started_at = coalesce(:started_at, started_at),
     finished_at = :now
 WHERE id = :id AND fence = :fence AND worker_id IS :worker_id
 RETURNING id, root_id, task, follow_ups, serial;

@@ -8,9 +8,11 @@ from penstock.model.events import EventType
 from penstock.model.executions import Lease, Whereabouts
 from penstock.store.batches import encode_strings, microseconds_at
 from penstock.store.follow_ups import following
+from penstock.store.runs import Output
 from penstock.store.scripts import Script, Step, undone_on_error
 from penstock.store.sql import Statement
 from penstock.store.sqlite.creating import advance, moment_now, write_executions
+from penstock.store.sqlite.running import go_on
 from penstock.store.sqlite.transaction import EventRow, Transaction, encode_list
 from penstock.store.whereabouts import GONE, whereabouts_of
 
@@ -20,24 +22,26 @@ def complete(
     lease: Lease,
     *,
     result: str,
+    writes: str | None,
     started_at: datetime | None,
     now: datetime | None,
     notify: bool,  # noqa: ARG001 - SQLite notifies nobody; both databases take the same arguments
 ) -> Script[None]:
-    script = _complete(statements, lease, result, microseconds_at(started_at), moment_now(now))
+    output = Output(result, writes)
+    script = _complete(statements, lease, output, microseconds_at(started_at), moment_now(now))
     yield from undone_on_error(statements, script)
 
 
 def _complete(
     statements: Mapping[str, Statement],
     lease: Lease,
-    result: str,
+    output: Output,
     started_at: int | None,
     now: int,
 ) -> Script[None]:
     rows = yield Step(
         statements["complete"],
-        {**_named(lease), "result": result, "started_at": started_at, "now": now},
+        {**_named(lease), **output._asdict(), "started_at": started_at, "now": now},
     )
     if not rows:
         raise LeaseLost(lease.execution_id, doing="complete it")
@@ -48,10 +52,12 @@ def _complete(
         events.insert(0, start)
     yield Step(statements["tell"], {"batch": encode_list(events)})
     # There is one writer, so nobody can be in the way: what comes after is released here.
-    if found := following([(id_, task, "completed", follow_ups, result, None)]):
+    if found := following([(id_, task, "completed", follow_ups, output.result, None)]):
         yield from write_executions(statements, found, now=now)
     if serial is not None:
         yield from advance(statements, [serial], now=now)
+    if root_id != id_:
+        yield from go_on(statements, [root_id], {id_: output}, now=now)
 
 
 def once(

@@ -132,10 +132,10 @@ def _events_of(one: _Written, *, now: int, new: bool) -> Iterator[EventRow]:
     if one.state is State.READY:
         yield EventRow(one.root_id, one.id, EventType.MARKED_READY, None, None, now)
     elif one.state is State.SCHEDULED and one.run_at is not None:
-        data = event_data(run_at=_in_iso(one.run_at))
+        data = event_data(run_at=in_iso(one.run_at))
         yield EventRow(one.root_id, one.id, EventType.SCHEDULED, data, None, now)
 
 
-def _in_iso(microseconds: int) -> str:
+def in_iso(microseconds: int) -> str:
     """Write a moment as PostgreSQL does."""
     return moment_at(microseconds).isoformat(timespec="microseconds")

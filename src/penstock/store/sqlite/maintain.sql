@@ -60,7 +60,8 @@ RETURNING id, root_id, task, queue, priority, seq, state, serial, crashes, start
 -- name: strangers
 -- What the worker has in the database and not in its hands. Its claims and its
 -- reconciliations take turns, so nothing here is on its way to it.
-SELECT task.id, task.fence, task.serial
+SELECT task.id, task.fence, task.serial,
+       CASE WHEN task.root_id <> task.id THEN task.root_id END
 FROM task_executions AS task INDEXED BY task_executions_worker
 WHERE task.worker_id = :worker_id AND task.worker_id IS NOT NULL
   AND (task.id, task.fence) NOT IN (

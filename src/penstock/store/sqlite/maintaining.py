@@ -9,9 +9,11 @@ from penstock.model.states import FINAL, State
 from penstock.model.wakeups import Chores
 from penstock.model.workers import Beat
 from penstock.store.batches import encode_strings, event_data
-from penstock.store.decoding import ABANDONED
+from penstock.store.decoding import ABANDONED, OUT_OF_TIME
 from penstock.store.scripts import run
 from penstock.store.sqlite.creating import advance, follow
+from penstock.store.sqlite.running import cancel as cancel_run
+from penstock.store.sqlite.running import go_on
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
 
 _LONG_AGO = -(2**63)
@@ -19,7 +21,7 @@ _LONG_AGO = -(2**63)
 
 def nothing_is_due(transaction: Transaction) -> Promoted | None:
     """Look without the write lock; None when there is something to promote."""
-    ((earliest,),) = transaction.rows("next_due", after=_LONG_AGO)
+    earliest = _earliest(transaction, after=_LONG_AGO)
     if earliest is not None and earliest <= transaction.now:
         return None
     return Promoted(0, _until(transaction, earliest))
@@ -40,8 +42,18 @@ def promote(transaction: Transaction, *, limit: int) -> Promoted:
             for row in rows
         ]
     )
-    ((later,),) = transaction.rows("next_due", after=transaction.now)
+    for (run_id,) in transaction.rows("overdue_runs", now=transaction.now, limit=limit):
+        cancel_run(transaction, run_id, reason="the run is out of time", error=OUT_OF_TIME)
+    later = _earliest(transaction, after=transaction.now)
     return Promoted(len(rows), _until(transaction, later))
+
+
+def _earliest(transaction: Transaction, *, after: int) -> int | None:
+    """When the next task is due, or the next run is out of time."""
+    ((due,),) = transaction.rows("next_due", after=after)
+    ((deadline,),) = transaction.rows("next_deadline")
+    moments = [moment for moment in (due, deadline) if moment is not None]
+    return min(moments, default=None)
 
 
 def _until(transaction: Transaction, due: int | None) -> timedelta | None:
@@ -93,6 +105,8 @@ def recover(
     run(follow(transaction.statements, ended, now=transaction.now), transaction.execute)
     if serials:
         run(advance(transaction.statements, serials, now=transaction.now), transaction.execute)
+    run_ids = {row[1] for row in rows if row[1] != row[0]}
+    run(go_on(transaction.statements, run_ids, now=transaction.now), transaction.execute)
     return [Recovered(row[0], State(row[6])) for row in rows]
 
 

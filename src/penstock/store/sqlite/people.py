@@ -11,8 +11,10 @@ from penstock.store.sqlite.creating import advance
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction
 
 
-def cancel(transaction: Transaction, ids: Sequence[str], *, reason: str | None) -> dict[str, State]:
-    """Return the states in which the executions were found."""
+def withdraw(
+    transaction: Transaction, ids: Sequence[str], *, reason: str | None
+) -> tuple[dict[str, State], set[str]]:
+    """Return the states in which they were found, and the runs that they are part of."""
     wanted = encode_strings(sorted(set(ids)))
     states = {row[0]: State(row[1]) for row in transaction.rows("tasks", ids=wanted)}
     transaction.rows("withdraw", ids=wanted)
@@ -26,7 +28,7 @@ def cancel(transaction: Transaction, ids: Sequence[str], *, reason: str | None) 
         ]
     )
     _advance_serials_of(transaction, moved)
-    return states
+    return states, {root_id for id_, root_id, _ in moved if root_id != id_}
 
 
 def rerun(transaction: Transaction, ids: Sequence[str]) -> dict[str, State]:

@@ -1,14 +1,14 @@
 -- name: get
 SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
        crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
-       result, error, progress, created_at, claimed_at, started_at, finished_at
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
 FROM task_executions
 WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: find
 SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
        crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
-       result, error, progress, created_at, claimed_at, started_at, finished_at
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
 FROM task_executions
 WHERE id < :before
   AND (:task IS NULL OR task = :task)
@@ -22,7 +22,7 @@ LIMIT :limit;
 -- The dead-letter list has an index of its own: it must not be looked for among the millions.
 SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
        crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
-       result, error, progress, created_at, claimed_at, started_at, finished_at
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
 FROM task_executions INDEXED BY task_executions_failed
 WHERE state = 'failed' AND id < :before
   AND (:task IS NULL OR task = :task)
@@ -32,11 +32,11 @@ ORDER BY id DESC
 LIMIT :limit;
 
 -- name: history
--- Of a swept execution nothing is left to say which root it belonged to: then it was its own.
-SELECT seq, type, at, worker_id, data
+-- Of a swept execution nothing is left to say which root it belonged to. Then it was its own, or
+-- its id tells the run that it was part of.
+SELECT seq, type, at, worker_id, data, task_execution_id
 FROM execution_events INDEXED BY execution_events_root
-WHERE root_id = coalesce((SELECT root_id FROM task_executions WHERE id = :id), :id)
-  AND task_execution_id = :id
+WHERE root_id IN (:id, :run_id) AND (root_id = :id OR task_execution_id = :id)
 ORDER BY seq;
 
 -- name: counts

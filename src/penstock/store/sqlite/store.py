@@ -28,7 +28,8 @@ from penstock.model.executions import (
 )
 from penstock.model.health import Finding, Level
 from penstock.model.outcomes import Outcome, Released
-from penstock.model.states import SubState
+from penstock.model.runs import NewRun, RunAnswer
+from penstock.model.states import State, SubState
 from penstock.model.waiting import QueueDepth, Waiting
 from penstock.model.wakeups import Chores
 from penstock.model.workers import Beat, Pulse, WorkerInfo
@@ -46,7 +47,9 @@ from penstock.store.judging import judge_schema
 from penstock.store.migrations import Applied, check_compatible, missing
 from penstock.store.on_callers import OnCallers
 from penstock.store.reading import Reads
-from penstock.store.scripts import Row, Script, run
+from penstock.store.runs import pause, resume
+from penstock.store.runs import start as start_runs
+from penstock.store.scripts import Row, Script, run, undone_on_error
 from penstock.store.settling import settle_each
 from penstock.store.sql import load_statements
 from penstock.store.sqlite import (
@@ -58,6 +61,7 @@ from penstock.store.sqlite import (
     maintaining,
     migrating,
     people,
+    running,
     settling,
     sweeping,
 )
@@ -153,12 +157,13 @@ class SqliteStore(Reads, OnCallers):
         return create(self.statements, executions, now=self._given_now(), notify=notify)
 
     def _completing(
-        self, lease: Lease, *, result: str, started_at: datetime | None
+        self, lease: Lease, *, result: str, writes: str | None, started_at: datetime | None
     ) -> Script[None]:
         return completing.complete(
             self.statements,
             lease,
             result=result,
+            writes=writes,
             started_at=started_at,
             now=self._given_now(),
             notify=True,
@@ -229,6 +234,8 @@ class SqliteStore(Reads, OnCallers):
         )
         if settlement.gave_back:
             self._scanner.forget()
+        if any(outcome.run_id is not None for outcome in outcomes):
+            self._file.tell_of_work()
         return settlement.lost
 
     def defer(self, leases: Sequence[Lease], *, reason: str | None = None) -> list[Lease]:
@@ -270,6 +277,42 @@ class SqliteStore(Reads, OnCallers):
     def distributor(self, queues: Callable[[], Sequence[str]]) -> SqliteDistributor:
         del queues  # the file says that something has changed, not what
         return SqliteDistributor(self._file)
+
+    # --- runs of workflows --------------------------------------------------------------
+
+    def start_runs(self, runs: Sequence[NewRun], *, notify: bool = True) -> None:
+        del notify  # whoever waits for work on SQLite watches the file
+        if not runs:
+            return
+
+        def write(transaction: Transaction) -> None:
+            writer = running.Writer(self.statements, now=transaction.now)
+            run(start_runs(writer, runs), transaction.execute)
+
+        self._write("start a workflow", write)
+        self._file.tell_of_work()
+
+    def _starting(self, runs: Sequence[NewRun], *, notify: bool) -> Script[None]:
+        del notify
+        writer = running.Writer(self.statements, now=moment_now(self._given_now()))
+        return undone_on_error(self.statements, start_runs(writer, runs))
+
+    def pause_run(self, run_id: str) -> RunAnswer:
+        return self._switch_run("pause a run", lambda writer: pause(writer, run_id))
+
+    def resume_run(self, run_id: str) -> RunAnswer:
+        return self._switch_run("resume a run", lambda writer: resume(writer, run_id))
+
+    def _switch_run(
+        self, doing: str, script: Callable[[running.Writer], Script[RunAnswer]]
+    ) -> RunAnswer:
+        return self._write(doing, lambda transaction: running.switch(transaction, script))
+
+    def cancel_run(self, run_id: str, *, reason: str | None = None) -> RunAnswer:
+        return self._write(
+            "cancel a run",
+            lambda transaction: running.cancel(transaction, run_id, reason=reason, error=None),
+        )
 
     # --- workers ----------------------------------------------------------------------
 
@@ -328,9 +371,10 @@ class SqliteStore(Reads, OnCallers):
                 Released(
                     lease=Lease(execution_id, fence, worker_id),
                     serial=serial,
+                    run_id=run_id,
                     reason="the reply to its claim was lost",
                 )
-                for execution_id, fence, serial in strangers
+                for execution_id, fence, serial, run_id in strangers
             ]
         )
         return lost
@@ -338,9 +382,13 @@ class SqliteStore(Reads, OnCallers):
     # --- people -----------------------------------------------------------------------
 
     def cancel(self, ids: Sequence[str], *, reason: str | None = None) -> list[CancelAnswer]:
-        states = self._write(
-            "cancel", lambda transaction: people.cancel(transaction, ids, reason=reason)
-        )
+        def withdraw(transaction: Transaction) -> dict[str, State]:
+            states, run_ids = people.withdraw(transaction, ids, reason=reason)
+            script = running.go_on(self.statements, run_ids, now=transaction.now)
+            run(script, transaction.execute)
+            return states
+
+        states = self._write("cancel", withdraw)
         return [cancel_answer(states.get(id_)) for id_ in ids]
 
     def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:

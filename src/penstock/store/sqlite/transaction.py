@@ -26,7 +26,7 @@ class EventRow(NamedTuple):
     """A row of the history."""
 
     root_id: str
-    task_execution_id: str
+    task_execution_id: str | None
     type: str
     data: str | None
     worker_id: str | None

@@ -1,0 +1,75 @@
+"""What an execution of a workflow is: a run, as asked for and as the database knows it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Literal
+
+from penstock.model.events import RunEvent
+
+
+class RunState(StrEnum):
+    """Where a run stands."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+RUN_TRANSITIONS: Mapping[tuple[RunState | None, RunEvent], RunState] = MappingProxyType(
+    {
+        (None, RunEvent.STARTED): RunState.RUNNING,
+        (RunState.RUNNING, RunEvent.PAUSED): RunState.PAUSED,
+        (RunState.PAUSED, RunEvent.RESUMED): RunState.RUNNING,
+        (RunState.RUNNING, RunEvent.COMPLETED): RunState.COMPLETED,
+        (RunState.RUNNING, RunEvent.FAILED): RunState.FAILED,
+        (RunState.RUNNING, RunEvent.CANCELLED): RunState.CANCELLED,
+        # What was running goes on while the run is paused, and may be the last of it.
+        (RunState.PAUSED, RunEvent.COMPLETED): RunState.COMPLETED,
+        (RunState.PAUSED, RunEvent.FAILED): RunState.FAILED,
+        (RunState.PAUSED, RunEvent.CANCELLED): RunState.CANCELLED,
+        (RunState.COMPLETED, RunEvent.RERUN): RunState.RUNNING,
+        (RunState.FAILED, RunEvent.RERUN): RunState.RUNNING,
+        (RunState.CANCELLED, RunEvent.RERUN): RunState.RUNNING,
+    }
+)
+
+FINAL_RUN = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """One requested run of a workflow; its id is known before anything is committed."""
+
+    id: str
+    workflow: str
+    graph: str  # JSON text, as `encode_graph` made it
+    fingerprint: str  # of the graph, its rules and the code of its tasks
+    inputs: str  # JSON text of an object
+    timeout: timedelta | None = None
+    follow_ups: str | None = None  # JSON text: what is to be enqueued when it ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSnapshot:
+    """A run as the database knew it at one moment."""
+
+    id: str
+    workflow: str
+    state: RunState
+    graph: str
+    fingerprint: str
+    inputs: str
+    cancel_requested: bool
+    error: str | None
+    deadline: datetime | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+RunAnswer = Literal["done", "already", "finished", "unknown"]
+"""What became of a request to pause, resume or cancel a run."""

@@ -1,0 +1,79 @@
+"""A deadline for every answer of the server, kept on our side of the network.
+
+The server ends a statement that takes too long, and the kernel notices a machine that is gone. But
+a proxy or a load balancer in between acknowledges what it will never pass on: without a deadline of
+our own, a worker would wait for such an answer for ever.
+"""
+
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+LOOK_EVERY = 0.5
+LONGEST_ANSWER = 75.0  # the server gives up on a statement before
+
+
+class _Watch:
+    """One thread of this process: ends the connections whose answers are overdue."""
+
+    def __init__(self) -> None:
+        self.start_afresh()
+
+    def start_afresh(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[WatchedConnection, float] = {}
+        self._thread: threading.Thread | None = None
+
+    def begin(self, connection: "WatchedConnection") -> None:
+        with self._lock:
+            self._waiting[connection] = time.monotonic() + connection.patience
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._look_for_ever, name="penstock-deadlines", daemon=True
+                )
+                self._thread.start()
+
+    def end(self, connection: "WatchedConnection") -> None:
+        with self._lock:
+            self._waiting.pop(connection, None)
+
+    def _look_for_ever(self) -> None:
+        while True:
+            time.sleep(LOOK_EVERY)
+            now = time.monotonic()
+            # Under the lock: whoever got the answer meanwhile may have closed the connection,
+            # and its number may belong to another file.
+            with self._lock:
+                overdue = [one for one, deadline in self._waiting.items() if deadline < now]
+                for connection in overdue:
+                    del self._waiting[connection]
+                    _hang_up(connection)
+
+
+def _hang_up(connection: psycopg.Connection[Any]) -> None:
+    """Let whoever waits on this connection see its end."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
+
+
+_watch = _Watch()
+os.register_at_fork(after_in_child=_watch.start_afresh)
+
+
+class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that breaks when an answer takes longer than its patience."""
+
+    patience: float = LONGEST_ANSWER
+
+    def wait(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the driver has it
+        """Wait as every connection does, for as long as the patience lasts."""
+        _watch.begin(self)
+        try:
+            return super().wait(*arguments, **named)
+        finally:
+            _watch.end(self)

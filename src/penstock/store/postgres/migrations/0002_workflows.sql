@@ -1,0 +1,34 @@
+-- Workflows: their runs, and what the tasks of a run write into its context.
+-- A task of a run has the run's id as its root, and an id of its own right behind it.
+-- min_compatible: 1
+
+CREATE TABLE penstock.workflow_executions (
+    id               uuid        PRIMARY KEY,
+    workflow         text        NOT NULL,
+    state            text        NOT NULL CHECK (state IN (
+        'running', 'paused', 'completed', 'failed', 'cancelled')),
+    graph            text        NOT NULL,
+    fingerprint      text        NOT NULL,
+    inputs           text        NOT NULL,
+    cancel_requested boolean     NOT NULL DEFAULT false,
+    error            text,
+    follow_ups       text,
+    deadline         timestamptz,
+    created_at       timestamptz NOT NULL,
+    finished_at      timestamptz
+) WITH (fillfactor = 90);
+
+CREATE INDEX workflow_executions_deadline ON penstock.workflow_executions (deadline)
+    WHERE deadline IS NOT NULL AND finished_at IS NULL;
+CREATE INDEX workflow_executions_failed ON penstock.workflow_executions (id)
+    WHERE state = 'failed';
+
+-- Runs that have to be looked at, because a task of theirs ended or came back without a
+-- settlement. Whoever left the word here could not lock the run.
+CREATE TABLE penstock.run_propagations (
+    seq    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run_id uuid   NOT NULL
+);
+
+ALTER TABLE penstock.task_executions ADD COLUMN writes text;
+ALTER TABLE penstock.task_executions ADD COLUMN trace text;

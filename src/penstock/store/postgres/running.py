@@ -1,0 +1,96 @@
+"""Runs of workflows on PostgreSQL: what has been decided, written in one statement each."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+
+import psycopg
+
+from penstock.model.executions import NewExecution
+from penstock.model.runs import RunAnswer
+from penstock.store import runs
+from penstock.store.batches import encode_rows
+from penstock.store.postgres.creating import create
+from penstock.store.postgres.people import withdraw
+from penstock.store.postgres.session import Session
+from penstock.store.runs import Change, End, Locked, Output, RunChange, RunRow, TaskRow
+from penstock.store.scripts import Script, Step, run
+from penstock.store.sql import Statement
+
+
+class Writer:
+    """Writes runs on our connections and on a caller's."""
+
+    def __init__(
+        self, statements: Mapping[str, Statement], *, now: datetime | None, notify: bool
+    ) -> None:
+        self.statements = statements
+        self._now = now
+        self._notify = notify
+        self._moment = {"now": now and now.isoformat(), "notify": "yes" if notify else "no"}
+
+    @classmethod
+    def of(cls, session: Session) -> "Writer":
+        return cls(session.statements, now=session.now, notify=session.notify)
+
+    def start(self, new: Sequence[RunRow], tasks: Sequence[TaskRow]) -> Script[list[str]]:
+        batch = {"runs": encode_rows(new), "tasks": encode_rows(tasks)}
+        rows = yield Step(self.statements["start_runs"], {**batch, **self._moment})
+        return [row[0] for row in rows]
+
+    def let_go(self, changes: Sequence[Change], ends: Sequence[End]) -> Script[None]:
+        batch = {"tasks": encode_rows(changes), "ends": encode_rows(ends)}
+        yield Step(self.statements["let_go"], {**batch, **self._moment})
+
+    def hold(self, task_ids: Sequence[str]) -> Script[None]:
+        parameters = {"ids": encode_rows(task_ids), "now": self._moment["now"]}
+        yield Step(self.statements["hold"], parameters)
+
+    def change(self, run_id: str, change: RunChange) -> Script[None]:
+        parameters = {
+            "id": run_id,
+            "state": change.state,
+            "event": change.event,
+            "cancel": "yes" if change.cancel else "no",
+            "error": change.error,
+            "data": None,
+            "now": self._moment["now"],
+        }
+        yield Step(self.statements["change_run"], parameters)
+
+    def create(self, executions: Sequence[NewExecution]) -> Script[object]:
+        return create(self.statements, executions, now=self._now, notify=self._notify)
+
+
+def lock(session: Session, run_ids: Iterable[str]) -> list[Locked]:
+    return run(runs.lock(session.statements, run_ids), session.execute)
+
+
+def advance(
+    session: Session, locked: Sequence[Locked], known: Mapping[str, Output] | None = None
+) -> None:
+    run(runs.advance(Writer.of(session), locked, known), session.execute)
+
+
+def switch(session: Session, script: Callable[[Writer], Script[RunAnswer]]) -> RunAnswer:
+    """Pause or resume a run."""
+    with session.transaction():
+        return run(script(Writer.of(session)), session.execute)
+
+
+def cancel(
+    session: Session, run_id: str, *, reason: str | None, error: str | None, last_try: bool
+) -> RunAnswer | None:
+    """End a run early; None when it has to be tried again. With an error it will have failed."""
+    with session.transaction() as transaction:
+        locked = lock(session, [run_id])
+        if not locked:
+            return run(runs.absent(session.statements, run_id), session.execute)
+        writer = Writer.of(session)
+        run(writer.change(run_id, RunChange(cancel=True, error=error)), session.execute)
+        ids = run(runs.live_tasks(writer, locked[0]), session.execute)
+        if withdraw(session, ids, reason=reason, last_try=last_try) is None:
+            raise psycopg.Rollback(transaction)
+        again = locked[0]._replace(cancel_requested=True, error=error or locked[0].error)
+        advance(session, [again])
+        return "already" if locked[0].cancel_requested else "done"
+    return None

@@ -1,0 +1,233 @@
+-- Runs of workflows. Text only, as in create.sql: some of this runs on a caller's connection.
+
+-- name: start_runs
+-- What each task begins as has been decided already: a start reads nothing but its inputs.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
+), incoming AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(:runs::text::json) AS new (
+        n integer, id uuid, workflow text, state text, graph text, fingerprint text, inputs text,
+        timeout_us bigint, follow_ups text
+    )
+), task AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(:tasks::text::json) AS new (
+        n integer, id uuid, root_id uuid, task text, queue text, priority integer,
+        max_crashes integer, args text, state text, follow_ups text
+    )
+), run AS (
+    INSERT INTO penstock.workflow_executions (
+        id, workflow, state, graph, fingerprint, inputs, follow_ups, deadline, created_at, finished_at
+    )
+    SELECT new.id, new.workflow, new.state, new.graph, new.fingerprint, new.inputs, new.follow_ups,
+           moment.now + new.timeout_us * interval '1 microsecond', moment.now,
+           CASE WHEN new.state <> 'running' THEN moment.now END
+    FROM incoming AS new, moment
+    ORDER BY new.id
+    ON CONFLICT DO NOTHING
+    RETURNING id, workflow, state
+), created AS (
+    INSERT INTO penstock.task_executions (
+        id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, created_at, finished_at
+    )
+    SELECT task.id, task.root_id, task.task, task.queue, task.priority, task.args, task.state,
+           task.max_crashes, task.follow_ups, moment.now,
+           CASE WHEN task.state = 'skipped' THEN moment.now END
+    FROM task JOIN run ON run.id = task.root_id, moment
+    ORDER BY task.n
+), ready AS (
+    INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, task)
+    SELECT task.id, task.queue, task.priority, task.task
+    FROM task JOIN run ON run.id = task.root_id
+    WHERE task.state = 'ready'
+    ORDER BY task.n
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, at)
+    SELECT event.root_id, event.task_id, event.type, event.data, moment.now
+    FROM moment, (
+        SELECT run.id AS root_id, NULL::uuid AS task_id, fact.type, fact.n AS place, fact.data, 0 AS step
+        FROM run CROSS JOIN LATERAL (VALUES
+            (0, 'workflow.started', json_build_object('workflow', run.workflow)::text),
+            (2147483647, CASE WHEN run.state <> 'running' THEN 'workflow.' || run.state END, NULL)
+        ) AS fact (n, type, data)
+        WHERE fact.type IS NOT NULL
+        UNION ALL
+        SELECT task.root_id, task.id, fact.type, task.n + 1, NULL, fact.step
+        FROM task JOIN run ON run.id = task.root_id CROSS JOIN LATERAL (VALUES
+            (1, 'task.created'),
+            (2, CASE task.state WHEN 'ready' THEN 'task.marked_ready' WHEN 'skipped' THEN 'task.skipped' END)
+        ) AS fact (step, type)
+        WHERE fact.type IS NOT NULL
+    ) AS event
+    ORDER BY event.root_id, event.place, event.step
+), woken AS (
+    SELECT count(pg_notify(penstock.wake_channel(queue), 'ready')) AS queues
+    FROM (
+        SELECT DISTINCT task.queue FROM task JOIN run ON run.id = task.root_id
+        WHERE task.state = 'ready' AND :notify::text = 'yes'
+    ) AS touched
+)
+SELECT run.id::text, woken.queues FROM run CROSS JOIN woken;
+
+-- name: lock_runs
+-- In a statement of its own, before anything is read under the lock: a rule that is looked at
+-- in the locking statement sees what was true before it waited.
+SELECT id::text, workflow, state, graph, inputs, cancel_requested, error, follow_ups
+FROM penstock.workflow_executions
+WHERE id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text(:ids::text::json)))
+  AND finished_at IS NULL
+ORDER BY id
+FOR NO KEY UPDATE;
+
+-- name: run_states
+-- The ids of a run's tasks lie side by side, in the order of its graph.
+SELECT run.first::text, (
+    SELECT string_agg(task.state, ',') FROM (
+        SELECT state FROM penstock.task_executions
+        WHERE id > run.first AND id <= run.last
+        ORDER BY id
+    ) AS task
+)
+FROM json_to_recordset(:runs::text::json) AS run (first uuid, last uuid);
+
+-- name: run_writes
+SELECT task.id::text, task.writes
+FROM json_to_recordset(:runs::text::json) AS run (first uuid, last uuid)
+CROSS JOIN LATERAL (
+    SELECT id, writes FROM penstock.task_executions
+    WHERE id > run.first AND id <= run.last AND writes IS NOT NULL AND state = 'completed'
+    ORDER BY id
+) AS task;
+
+-- name: run_results
+SELECT id::text, state, result, error FROM penstock.task_executions
+WHERE id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text(:ids::text::json)));
+
+-- name: let_go
+-- Needs the lock on the runs. A task that waits is ready by now, or skipped, or scheduled if
+-- it was paused while it waited for its time.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
+), batch AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(:tasks::text::json) AS task (n integer, id uuid, state text, args text)
+), ended AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(:ends::text::json) AS run (n integer, id uuid, state text, error text, data text)
+), moved AS (
+    UPDATE penstock.task_executions AS task
+    SET state = CASE WHEN batch.state = 'ready' AND task.run_at > moment.now THEN 'scheduled' ELSE batch.state END,
+        args = coalesce(batch.args, task.args),
+        finished_at = CASE WHEN batch.state = 'skipped' THEN moment.now END
+    FROM batch, moment
+    WHERE task.id = ANY (ARRAY(SELECT id FROM batch)) AND task.id = batch.id AND task.state = 'waiting'
+    RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.suspect, task.state,
+              task.run_at, batch.n, moment.now
+), closed AS (
+    UPDATE penstock.workflow_executions AS run
+    SET state = ended.state, error = ended.error, finished_at = moment.now
+    FROM ended, moment
+    WHERE run.id = ANY (ARRAY(SELECT id FROM ended)) AND run.id = ended.id AND run.finished_at IS NULL
+    RETURNING run.id, run.state, ended.data, ended.n, moment.now
+), ready AS (
+    INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, suspect, task)
+    SELECT id, queue, priority, suspect, task FROM moved WHERE state = 'ready' ORDER BY n
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, at)
+    SELECT root_id, task_id, type, data, now
+    FROM (
+        SELECT root_id, id AS task_id,
+               CASE state WHEN 'ready' THEN 'task.marked_ready' WHEN 'skipped' THEN 'task.skipped' ELSE 'task.scheduled' END AS type,
+               CASE state WHEN 'scheduled' THEN '{"run_at":"' || to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"') || '"}' END AS data,
+               now, 1 AS step, n
+        FROM moved
+        UNION ALL
+        SELECT id, NULL, 'workflow.' || state, data, now, 2, n FROM closed
+    ) AS fact
+    ORDER BY step, n
+), woken AS (
+    SELECT count(pg_notify(penstock.wake_channel(queue), state)) AS queues
+    FROM (SELECT DISTINCT queue, state FROM moved WHERE state IN ('ready', 'scheduled') AND :notify::text = 'yes') AS touched
+)
+SELECT (SELECT count(*) FROM moved), (SELECT count(*) FROM closed), woken.queues FROM woken;
+
+-- name: hold
+-- Takes back what has not begun of a paused run. The outbox first, as the claim does.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
+), wanted AS MATERIALIZED (
+    SELECT value::uuid AS id FROM json_array_elements_text(:ids::text::json)
+), withdrawn AS (
+    DELETE FROM penstock.task_outbox WHERE task_execution_id = ANY (ARRAY(SELECT id FROM wanted))
+    RETURNING task_execution_id
+), moved AS (
+    UPDATE penstock.task_executions AS task
+    SET state = 'waiting'
+    FROM moment
+    WHERE task.id = ANY (ARRAY(SELECT id FROM wanted))
+      AND (task.state = 'scheduled'
+           OR task.state = 'ready' AND task.id = ANY (ARRAY(SELECT task_execution_id FROM withdrawn)))
+    RETURNING task.id, task.root_id, moment.now
+)
+INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
+SELECT root_id, id, 'task.paused', now FROM moved ORDER BY id;
+
+-- name: change_run
+-- Pausing, resuming and asking to stop. Needs the lock on the run.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
+), changed AS (
+    UPDATE penstock.workflow_executions AS run
+    SET state = coalesce(:state::text, run.state),
+        cancel_requested = run.cancel_requested OR :cancel::text = 'yes',
+        error = coalesce(:error::text, run.error),
+        deadline = CASE WHEN :cancel::text = 'yes' THEN NULL ELSE run.deadline END
+    WHERE run.id = :id::text::uuid AND run.finished_at IS NULL
+    RETURNING run.id
+)
+INSERT INTO penstock.execution_events (root_id, type, data, at)
+SELECT changed.id, :event::text, :data::text, moment.now FROM changed, moment WHERE :event::text IS NOT NULL;
+
+-- name: run_state
+SELECT state FROM penstock.workflow_executions WHERE id = :id::text::uuid;
+
+-- name: overdue_runs
+SELECT id::text FROM penstock.workflow_executions
+WHERE deadline IS NOT NULL AND finished_at IS NULL
+  AND deadline <= coalesce(:now::text::timestamptz, clock_timestamp())
+ORDER BY deadline
+LIMIT :limit
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: take_run_propagations
+WITH picked AS MATERIALIZED (
+    SELECT seq FROM penstock.run_propagations ORDER BY seq LIMIT :limit FOR UPDATE SKIP LOCKED
+)
+DELETE FROM penstock.run_propagations WHERE seq = ANY (ARRAY(SELECT seq FROM picked))
+RETURNING run_id::text;
+
+-- name: leave_run_propagations
+INSERT INTO penstock.run_propagations (run_id)
+SELECT DISTINCT task.root_id FROM penstock.task_executions AS task
+WHERE task.id = ANY (:ids::uuid[]) AND task.root_id <> task.id;
+
+-- name: runs
+SELECT id::text, workflow, state, graph, fingerprint, inputs, cancel_requested, error, deadline,
+       created_at, finished_at
+FROM penstock.workflow_executions
+WHERE id = ANY (:ids::uuid[]);
+
+-- name: find_runs
+SELECT id::text, workflow, state, graph, fingerprint, inputs, cancel_requested, error, deadline,
+       created_at, finished_at
+FROM penstock.workflow_executions
+WHERE id < :before::uuid
+  AND (:workflow::text IS NULL OR workflow = :workflow)
+  AND (:state::text IS NULL OR state = :state)
+ORDER BY id DESC
+LIMIT :limit;
+
+-- name: tasks_of
+SELECT id::text, root_id::text, task, args, queue, priority, state, sub_state, attempt, retries,
+       crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
+FROM penstock.task_executions
+WHERE id > :run_id::uuid AND id <= :last::uuid AND root_id = :run_id::uuid
+ORDER BY id;

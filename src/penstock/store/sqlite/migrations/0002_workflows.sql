@@ -1,0 +1,27 @@
+-- Workflows: their runs, and what the tasks of a run write into its context.
+-- A task of a run has the run's id as its root, and an id of its own right behind it.
+-- min_compatible: 1
+
+CREATE TABLE workflow_executions (
+    id               TEXT    PRIMARY KEY NOT NULL,
+    workflow         TEXT    NOT NULL,
+    state            TEXT    NOT NULL CHECK (state IN (
+        'running', 'paused', 'completed', 'failed', 'cancelled')),
+    graph            TEXT    NOT NULL,
+    fingerprint      TEXT    NOT NULL,
+    inputs           TEXT    NOT NULL,
+    cancel_requested INTEGER NOT NULL DEFAULT 0,
+    error            TEXT,
+    follow_ups       TEXT,
+    deadline         INTEGER,
+    created_at       INTEGER NOT NULL,
+    finished_at      INTEGER
+);
+
+CREATE INDEX workflow_executions_deadline ON workflow_executions (deadline)
+    WHERE deadline IS NOT NULL AND finished_at IS NULL;
+CREATE INDEX workflow_executions_failed ON workflow_executions (id)
+    WHERE state = 'failed';
+
+ALTER TABLE task_executions ADD COLUMN writes TEXT;
+ALTER TABLE task_executions ADD COLUMN trace TEXT;

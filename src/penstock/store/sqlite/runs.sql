@@ -1,0 +1,155 @@
+-- Runs of workflows. Every statement also runs on a caller's connection.
+
+-- name: start_runs
+WITH incoming AS MATERIALIZED (
+    SELECT key AS n, value FROM json_each(:runs)
+)
+INSERT INTO workflow_executions (
+    id, workflow, state, graph, fingerprint, inputs, follow_ups, deadline, created_at, finished_at
+)
+SELECT json_extract(value, '$.id'),
+       json_extract(value, '$.workflow'),
+       json_extract(value, '$.state'),
+       json_extract(value, '$.graph'),
+       json_extract(value, '$.fingerprint'),
+       json_extract(value, '$.inputs'),
+       json_extract(value, '$.follow_ups'),
+       :now + json_extract(value, '$.timeout_us'),
+       :now,
+       CASE WHEN json_extract(value, '$.state') <> 'running' THEN :now END
+FROM incoming
+WHERE true
+ORDER BY n
+ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- name: start_tasks
+WITH incoming AS MATERIALIZED (
+    SELECT key AS n, value FROM json_each(:tasks)
+)
+INSERT INTO task_executions (
+    id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, created_at, finished_at
+)
+SELECT json_extract(value, '$.id'),
+       json_extract(value, '$.root_id'),
+       json_extract(value, '$.task'),
+       json_extract(value, '$.queue'),
+       json_extract(value, '$.priority'),
+       json_extract(value, '$.args'),
+       json_extract(value, '$.state'),
+       json_extract(value, '$.max_crashes'),
+       json_extract(value, '$.follow_ups'),
+       :now,
+       CASE WHEN json_extract(value, '$.state') = 'skipped' THEN :now END
+FROM incoming
+ORDER BY n;
+
+-- name: lock_runs
+-- There is one writer: whoever runs this inside a write transaction has every lock there is.
+SELECT id, workflow, state, graph, inputs, cancel_requested, error, follow_ups
+FROM workflow_executions
+WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NULL
+ORDER BY id;
+
+-- name: run_states
+-- The ids of a run's tasks lie side by side, in the order of its graph.
+SELECT json_extract(run.value, '$.first'), (
+    SELECT group_concat(task.state, ',') FROM (
+        SELECT state FROM task_executions
+        WHERE id > json_extract(run.value, '$.first') AND id <= json_extract(run.value, '$.last')
+        ORDER BY id
+    ) AS task
+)
+FROM json_each(:runs) AS run;
+
+-- name: run_writes
+SELECT task.id, task.writes
+FROM json_each(:runs) AS run CROSS JOIN task_executions AS task
+WHERE task.id > json_extract(run.value, '$.first') AND task.id <= json_extract(run.value, '$.last')
+  AND task.writes IS NOT NULL AND task.state = 'completed'
+ORDER BY task.id;
+
+-- name: run_results
+SELECT id, state, result, error FROM task_executions
+WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: let_go
+-- A task that waits is ready by now, or skipped, or scheduled if it was paused while it waited
+-- for its time.
+WITH batch AS MATERIALIZED (
+    SELECT json_extract(value, '$.id') AS id,
+           json_extract(value, '$.state') AS state,
+           json_extract(value, '$.args') AS args
+    FROM json_each(:tasks)
+)
+UPDATE task_executions AS task
+SET state = CASE WHEN batch.state = 'ready' AND task.run_at > :now THEN 'scheduled' ELSE batch.state END,
+    args = coalesce(batch.args, task.args),
+    finished_at = CASE WHEN batch.state = 'skipped' THEN :now END
+FROM batch
+WHERE task.id = batch.id AND task.state = 'waiting'
+RETURNING id, root_id, task, queue, priority, suspect, state, run_at;
+
+-- name: end_runs
+WITH ended AS MATERIALIZED (
+    SELECT json_extract(value, '$.id') AS id,
+           json_extract(value, '$.state') AS state,
+           json_extract(value, '$.error') AS error
+    FROM json_each(:ends)
+)
+UPDATE workflow_executions AS run
+SET state = ended.state, error = ended.error, finished_at = :now
+FROM ended
+WHERE run.id = ended.id AND run.finished_at IS NULL
+RETURNING id;
+
+-- name: hold
+UPDATE task_executions SET state = 'waiting'
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('ready', 'scheduled')
+RETURNING id, root_id;
+
+-- name: change_run
+UPDATE workflow_executions
+SET state = coalesce(:state, state),
+    cancel_requested = cancel_requested OR :cancel = 'yes',
+    error = coalesce(:error, error),
+    deadline = CASE WHEN :cancel = 'yes' THEN NULL ELSE deadline END
+WHERE id = :id AND finished_at IS NULL
+RETURNING id;
+
+-- name: run_state
+SELECT state FROM workflow_executions WHERE id = :id;
+
+-- name: overdue_runs
+SELECT id FROM workflow_executions INDEXED BY workflow_executions_deadline
+WHERE deadline IS NOT NULL AND finished_at IS NULL AND deadline <= :now
+ORDER BY deadline
+LIMIT :limit;
+
+-- name: next_deadline
+SELECT min(deadline) FROM workflow_executions INDEXED BY workflow_executions_deadline
+WHERE deadline IS NOT NULL AND finished_at IS NULL;
+
+-- name: runs
+SELECT id, workflow, state, graph, fingerprint, inputs, cancel_requested, error, deadline,
+       created_at, finished_at
+FROM workflow_executions
+WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: find_runs
+SELECT id, workflow, state, graph, fingerprint, inputs, cancel_requested, error, deadline,
+       created_at, finished_at
+FROM workflow_executions
+WHERE id < :before
+  AND (:workflow IS NULL OR workflow = :workflow)
+  AND (:state IS NULL OR state = :state)
+ORDER BY id DESC
+LIMIT :limit;
+
+-- name: tasks_of
+SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
+       crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
+FROM task_executions
+WHERE id > :run_id AND id <= :last AND root_id = :run_id
+ORDER BY id;
