@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from penstock.errors import IllegalTransition
 from penstock.model.events import EventType, RunEvent
-from penstock.model.graph import decide, decode_graph, end_of, task_ids
+from penstock.model.graph import Graph, decide, decode_graph, end_of, task_ids
 from penstock.model.rules import ALL_SUCCEEDED
 from penstock.model.runs import FINAL_RUN, RUN_TRANSITIONS, RunState
 from penstock.model.states import FINAL, State, next_state
@@ -75,26 +75,33 @@ def _complaints_about_runs(
             told = RUN_TRANSITIONS[told, event]
         if told != state:
             yield f"run {id_} is {state}, but its history ends in {told}"
+        if (finished_at is not None) != (state in FINAL_RUN):
+            yield f"run {id_} is {state} and finished at {finished_at}"
         mine = tasks.pop(id_, [])
         if [task_id for task_id, _ in mine] != task_ids(id_, len(graph.nodes)):
             yield f"run {id_} has other tasks than its graph"
             continue
-        if (finished_at is not None) != (state in FINAL_RUN):
-            yield f"run {id_} is {state} and finished at {finished_at}"
         states = [one for _, one in mine]
         end = end_of(graph, states, cancel_requested=bool(cancel_requested))
         if end is not None and error is not None:
             end = RunState.FAILED
-        if (state if state in FINAL_RUN else None) != end:
-            yield f"run {id_} is {state}, but its tasks say {end}"
-        if state is RunState.RUNNING and not any(
-            node.rule != ALL_SUCCEEDED for node in graph.nodes
-        ):
-            stuck = decide(graph, states, context_of=lambda _: {})
-            if stuck.ready or stuck.skipped:
-                yield f"run {id_} has tasks that wait for nothing: {stuck}"
+        yield from _differing(id_, state, end)
+        if state is RunState.RUNNING:
+            yield from _stuck(id_, graph, states)
     for run_id in tasks:
         yield f"tasks of run {run_id} are there without it"
+
+
+def _differing(run_id: str, state: RunState, end: RunState | None) -> Iterator[str]:
+    if (state if state in FINAL_RUN else None) != end:
+        yield f"run {run_id} is {state}, but its tasks say {end}"
+
+
+def _stuck(run_id: str, graph: Graph, states: list[State]) -> Iterator[str]:
+    if all(node.rule == ALL_SUCCEEDED for node in graph.nodes):
+        decision = decide(graph, states, context_of=lambda _: {})
+        if decision.ready or decision.skipped:
+            yield f"run {run_id} has tasks that wait for nothing: {decision}"
 
 
 def _may_be_forgotten(state: State, history: list[EventType]) -> bool:

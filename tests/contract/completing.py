@@ -1,12 +1,13 @@
 """Handlers that complete in a transaction of their own, for every kind of connection."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 import pytest
 
 from penstock.model.executions import Lease
+from penstock.model.runs import NewRun
 from penstock.store.contract import Store
 from tests.contract.callers import ON_POSTGRES, ON_SQLITE, AsyncCaller, Opening, PlainCaller
 from tests.contract.databases import Database, PostgresDatabase
@@ -60,11 +61,20 @@ async def complete(
     *,
     result: str = '"done"',
     started_at: datetime | None = None,
+    writes: str | None = None,
 ) -> None:
+    on = handler.connection
     if isinstance(handler, AsyncCaller):
-        await store.acomplete_on(handler.connection, lease, result=result, started_at=started_at)
+        await store.acomplete_on(on, lease, result=result, started_at=started_at, writes=writes)
     else:
-        store.complete_on(handler.connection, lease, result=result, started_at=started_at)
+        store.complete_on(on, lease, result=result, started_at=started_at, writes=writes)
+
+
+async def start_runs(store: Store, handler: PlainCaller, runs: Sequence[NewRun]) -> None:
+    if isinstance(handler, AsyncCaller):
+        await store.astart_runs_on(handler.connection, runs)
+    else:
+        store.start_runs_on(handler.connection, runs)
 
 
 async def once(store: Store, handler: PlainCaller, lease: Lease, name: str = "charge") -> bool:

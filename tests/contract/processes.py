@@ -1,16 +1,21 @@
 """What the processes of the concurrency tests do; each starts anew and opens its own store."""
 
 import multiprocessing
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from random import Random
 from typing import TypeVar
 
+from penstock.model.executions import Claimed
 from penstock.store.contract import Store
 from tests.contract.databases import Database, PostgresDatabase, SqliteDatabase
 from tests.contract.support import QUEUE, TASKS, finish, ids, worker
 
 T = TypeVar("T")
+
+SIDES = 2
 
 Place = tuple[str, str, str]  # the kind of database, and where it is
 
@@ -54,6 +59,29 @@ def claim_and_complete(place: Place, number: int) -> list[str]:
         done += ids(batch)
     store.close()
     return done
+
+
+def complete_one_side(place: Place, number: int) -> list[str]:
+    """Claim one of two sides of many runs, wait for the other side, and settle in small batches.
+
+    Both go through the runs in the same order, so that the two parents of a child end together.
+    """
+    store = open_at(place)
+    worker_id = worker(store, f"process-{number}")
+    mine: list[Claimed] = []
+    while batch := store.claim(worker_id, queues=[f"side-{number}"], tasks=TASKS, limit=500):
+        mine += batch
+    mine.sort(key=lambda one: one.lease.execution_id)
+    worker(store, f"process-{number}-has-claimed")
+    while sum(peer.info.id.endswith("-has-claimed") for peer in store.workers()) < SIDES:
+        time.sleep(0.001)
+    random = Random(number)
+    while mine:
+        some = random.randint(1, 8)
+        assert store.settle([finish(one) for one in mine[:some]]) == []
+        del mine[:some]
+    store.close()
+    return []
 
 
 def migrate(place: Place, _number: int) -> Sequence[int]:

@@ -5,10 +5,18 @@ from functools import partial
 import pytest
 
 from penstock.model.executions import Created
+from penstock.model.rules import Both, TaskEnded
+from penstock.model.runs import RunState
 from penstock.model.states import State
 from penstock.store.contract import Store
 from tests.contract.databases import Database, PostgresDatabase, SqliteDatabase, count
-from tests.contract.processes import claim_and_complete, in_processes, migrate
+from tests.contract.flows import graph, new_run, node
+from tests.contract.processes import (
+    claim_and_complete,
+    complete_one_side,
+    in_processes,
+    migrate,
+)
 from tests.contract.support import claim, enqueue_many, finish, ids, new, worker
 from tests.contract.threads import in_threads
 
@@ -140,3 +148,31 @@ def test_one_that_is_created_twice_at_once_is_written_once(
         assert [answer.id for answer in first] == [answer.id for answer in second]
         assert all(answer.created for answer in first + second)
     assert count(database, "task_executions") == 40
+
+
+FAN_INS = 1000
+
+
+def test_a_child_whose_parents_end_at_the_same_time_elsewhere_is_released_once(
+    database: Database, store: Store
+) -> None:
+    both_ended = Both(TaskEnded("left", "completed"), TaskEnded("right", "completed"))
+    shape = graph(
+        node("left", queue="side-0"),
+        node("right", queue="side-1"),
+        node("join", 0, 1, rule=both_ended, outputs={"left": 0, "right": 1}),
+    )
+    runs = [new_run(shape) for _ in range(FAN_INS)]
+    store.start_runs(runs)
+
+    in_processes(2, complete_one_side, database)
+
+    worker(store)
+    children: Counter[str | None] = Counter()
+    while claimed := claim(store, limit=500):
+        children.update(one.run_id for one in claimed)
+        assert {one.args for one in claimed} == {'{"left":"done","right":"done"}'}
+        assert store.settle([finish(one) for one in claimed]) == []
+    assert children == Counter(run.id for run in runs)
+    ended = {run.state for run in store.runs([run.id for run in runs])}
+    assert ended == {RunState.COMPLETED}
