@@ -7,7 +7,8 @@ import psycopg
 
 from penstock.model.executions import NewExecution
 from penstock.model.runs import RunAnswer
-from penstock.store import runs
+from penstock.store import runs, steering
+from penstock.store.advancing import advance as advance_runs
 from penstock.store.batches import encode_rows
 from penstock.store.postgres.creating import create
 from penstock.store.postgres.people import withdraw
@@ -68,7 +69,7 @@ def lock(session: Session, run_ids: Iterable[str]) -> list[Locked]:
 def advance(
     session: Session, locked: Sequence[Locked], known: Mapping[str, Output] | None = None
 ) -> None:
-    run(runs.advance(Writer.of(session), locked, known), session.execute)
+    run(advance_runs(Writer.of(session), locked, known), session.execute)
 
 
 def switch(session: Session, script: Callable[[Writer], Script[RunAnswer]]) -> RunAnswer:
@@ -84,10 +85,10 @@ def cancel(
     with session.transaction() as transaction:
         locked = lock(session, [run_id])
         if not locked:
-            return run(runs.absent(session.statements, run_id), session.execute)
+            return run(steering.absent(session.statements, run_id), session.execute)
         writer = Writer.of(session)
         run(writer.change(run_id, RunChange(cancel=True, error=error)), session.execute)
-        ids = run(runs.live_tasks(writer, locked[0]), session.execute)
+        ids = run(steering.live_tasks(writer, locked[0]), session.execute)
         if withdraw(session, ids, reason=reason, last_try=last_try) is None:
             raise psycopg.Rollback(transaction)
         again = locked[0]._replace(cancel_requested=True, error=error or locked[0].error)

@@ -90,7 +90,7 @@ SELECT run.first::text, (
 FROM json_to_recordset(:runs::text::json) AS run (first uuid, last uuid);
 
 -- name: run_writes
-SELECT task.id::text, task.writes
+SELECT run.first::text, task.id::text, task.writes
 FROM json_to_recordset(:runs::text::json) AS run (first uuid, last uuid)
 CROSS JOIN LATERAL (
     SELECT id, writes FROM penstock.task_executions
@@ -99,7 +99,7 @@ CROSS JOIN LATERAL (
 ) AS task;
 
 -- name: run_results
-SELECT id::text, state, result, error FROM penstock.task_executions
+SELECT id::text, state, result FROM penstock.task_executions
 WHERE id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text(:ids::text::json)));
 
 -- name: let_go

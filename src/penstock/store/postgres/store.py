@@ -26,6 +26,7 @@ from penstock.model.executions import (
     Swept,
     Whereabouts,
 )
+from penstock.model.gauges import Gauges
 from penstock.model.health import Finding, Level
 from penstock.model.outcomes import Outcome, Released
 from penstock.model.runs import NewRun, RunAnswer
@@ -66,11 +67,11 @@ from penstock.store.postgres.creating import create
 from penstock.store.postgres.session import Session
 from penstock.store.postgres.wakeups import PostgresDistributor
 from penstock.store.reading import Reads
-from penstock.store.runs import pause, resume
-from penstock.store.runs import start as start_runs
 from penstock.store.scripts import Row, Script, run
 from penstock.store.settling import settle_each
 from penstock.store.sql import load_statements
+from penstock.store.starting import start as start_runs
+from penstock.store.steering import pause, resume
 
 T = TypeVar("T")
 
@@ -428,8 +429,10 @@ class PostgresStore(Reads, OnCallers):
     # --- reads ------------------------------------------------------------------------
 
     def depths(self) -> list[QueueDepth]:
-        rows = self._rows("look at the queues", "depths", now=self._now())
-        return [QueueDepth(*row) for row in rows]
+        return self._run("look at the queues", explaining.depths)
+
+    def gauges(self, *, lease: timedelta = timedelta(seconds=15)) -> Gauges:
+        return self._run("count live work", lambda session: explaining.gauges(session, lease))
 
     def examine(
         self, after: str | None = None, *, until: str | None = None, limit: int = 1000

@@ -6,7 +6,8 @@ from penstock.model.events import EventType, RunEvent
 from penstock.model.executions import NewExecution
 from penstock.model.runs import RunAnswer, RunState
 from penstock.model.states import State
-from penstock.store import runs
+from penstock.store import runs, steering
+from penstock.store.advancing import advance as advance_runs
 from penstock.store.batches import encode_rows, event_data
 from penstock.store.runs import Change, End, Output, RunChange, RunRow, TaskRow
 from penstock.store.scripts import Row, Script, Step, run
@@ -135,7 +136,7 @@ def go_on(
     """Look at these runs, after something of them has ended or come back."""
     if wanted := set(run_ids):
         locked = yield from runs.lock(statements, wanted)
-        yield from runs.advance(Writer(statements, now=now), locked, known)
+        yield from advance_runs(Writer(statements, now=now), locked, known)
 
 
 def switch(transaction: Transaction, script: Callable[[Writer], Script[RunAnswer]]) -> RunAnswer:
@@ -149,13 +150,13 @@ def cancel(
     """End a run early. With an error it will have failed."""
     locked = run(runs.lock(transaction.statements, [run_id]), transaction.execute)
     if not locked:
-        return run(runs.absent(transaction.statements, run_id), transaction.execute)
+        return run(steering.absent(transaction.statements, run_id), transaction.execute)
     writer = _writer(transaction)
     run(writer.change(run_id, RunChange(cancel=True, error=error)), transaction.execute)
-    ids = run(runs.live_tasks(writer, locked[0]), transaction.execute)
+    ids = run(steering.live_tasks(writer, locked[0]), transaction.execute)
     withdraw(transaction, ids, reason=reason)
     again = locked[0]._replace(cancel_requested=True, error=error or locked[0].error)
-    run(runs.advance(writer, [again]), transaction.execute)
+    run(advance_runs(writer, [again]), transaction.execute)
     return "already" if locked[0].cancel_requested else "done"
 
 

@@ -63,14 +63,14 @@ SELECT json_extract(run.value, '$.first'), (
 FROM json_each(:runs) AS run;
 
 -- name: run_writes
-SELECT task.id, task.writes
+SELECT task.root_id, task.id, task.writes
 FROM json_each(:runs) AS run CROSS JOIN task_executions AS task
 WHERE task.id > json_extract(run.value, '$.first') AND task.id <= json_extract(run.value, '$.last')
   AND task.writes IS NOT NULL AND task.state = 'completed'
 ORDER BY task.id;
 
 -- name: run_results
-SELECT id, state, result, error FROM task_executions
+SELECT id, state, result FROM task_executions
 WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: let_go

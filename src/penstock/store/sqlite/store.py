@@ -26,6 +26,7 @@ from penstock.model.executions import (
     Swept,
     Whereabouts,
 )
+from penstock.model.gauges import Gauges
 from penstock.model.health import Finding, Level
 from penstock.model.outcomes import Outcome, Released
 from penstock.model.runs import NewRun, RunAnswer
@@ -47,8 +48,6 @@ from penstock.store.judging import judge_schema
 from penstock.store.migrations import Applied, check_compatible, missing
 from penstock.store.on_callers import OnCallers
 from penstock.store.reading import Reads
-from penstock.store.runs import pause, resume
-from penstock.store.runs import start as start_runs
 from penstock.store.scripts import Row, Script, run, undone_on_error
 from penstock.store.settling import settle_each
 from penstock.store.sql import load_statements
@@ -69,6 +68,8 @@ from penstock.store.sqlite.creating import create, moment_now, write_executions
 from penstock.store.sqlite.sharing import SharedFile
 from penstock.store.sqlite.transaction import Transaction
 from penstock.store.sqlite.wakeups import SqliteDistributor
+from penstock.store.starting import start as start_runs
+from penstock.store.steering import pause, resume
 
 T = TypeVar("T")
 
@@ -445,6 +446,9 @@ class SqliteStore(Reads, OnCallers):
 
     def depths(self) -> list[QueueDepth]:
         return self._read("look at the queues", explaining.depths)
+
+    def gauges(self, *, lease: timedelta = timedelta(seconds=15)) -> Gauges:
+        return self._read("count live work", lambda view: explaining.gauges(view, lease))
 
     def examine(
         self, after: str | None = None, *, until: str | None = None, limit: int = 1000
