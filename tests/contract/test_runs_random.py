@@ -6,7 +6,7 @@ words; the stores get there by settlements in batches, in whatever order they co
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from typing import Any
@@ -42,7 +42,7 @@ from tests.contract.flows import (
     start,
     task_at,
 )
-from tests.contract.support import MINUTE, finish, worker
+from tests.contract.support import MINUTE, finish, types, worker
 
 QUANTITIES: list[Quantity] = [
     "all_succeeded", "all_done", "any_succeeded", "any_failed", "none_failed",
@@ -178,8 +178,12 @@ def _named(rule: Rule) -> set[str]:
 
 def live(store: Store, story: Story, clock: ManualClock) -> tuple[str, dict[int, Claimed]]:
     """Let a story happen, in an order that its seed decides; return what each task was given."""
-    random = Random(story.seed)
     run_id = start(store, story.shape)
+    return run_id, live_on(store, story, clock)
+
+
+def live_on(store: Store, story: Story, clock: ManualClock) -> dict[int, Claimed]:
+    random = Random(story.seed)
     given: dict[int, Claimed] = {}
     in_hand: list[Claimed] = []
 
@@ -201,7 +205,7 @@ def live(store: Store, story: Story, clock: ManualClock) -> tuple[str, dict[int,
         if not in_hand:
             clock.advance(MINUTE)
             if not store.promote().promoted:
-                return run_id, given
+                return given
             continue
         random.shuffle(in_hand)
         some = random.randint(1, len(in_hand))
@@ -252,3 +256,34 @@ def test_a_fan_of_a_hundred_comes_together_once(
     run_id, given = live(store, story, clock)
     assert len(given) == width + 2
     assert run_of(store, run_id).state is RunState.COMPLETED
+
+
+@settings(
+    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(story=stories(most=25))
+def test_a_run_that_is_rerun_ends_as_a_fresh_one_with_its_failures_mended_would(
+    store: Store, clock: ManualClock, story: Story
+) -> None:
+    worker(store)
+    run_id, _ = live(store, story, clock)
+    before = store.tasks_of(run_id)
+    mended = replace(story, fails=frozenset(), retried=frozenset())
+    failed = {n for n, task in enumerate(before) if task.state is State.FAILED}
+
+    answer = store.rerun_run(run_id)
+
+    assert answer == ("done" if failed else "nothing")
+    live_on(store, mended, clock)
+    model = Model(mended)
+    # Those that never ran had no chance to fail; what ran and failed has been mended.
+    count = len(story.shape.nodes)
+    tasks = store.tasks_of(run_id)
+    assert [task.state.value for task in tasks] == [model.end(n) for n in range(count)]
+    assert run_of(store, run_id).state is model.run_state()
+    again = story.shape.downstream(failed)
+    for n, (old, new) in enumerate(zip(before, tasks, strict=True)):
+        told = types(store.history(new.id))
+        assert told.count("task.rerun") == (n in again)
+        if n not in again:
+            assert (new.result, new.attempt) == (old.result, old.attempt)

@@ -4,7 +4,7 @@ Everything here is a pure function of the states of the tasks: whoever ends one,
 order, and however often it is asked, comes to the same decision.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -50,6 +50,11 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for node in self.nodes:
             found.append(frozenset(node.after).union(*(found[place] for place in node.after)))
         return tuple(found)
+
+    def downstream(self, places: Iterable[int]) -> frozenset[int]:
+        """These places, and those of all tasks downstream of them."""
+        begin = frozenset(places)
+        return begin | {n for n, above in enumerate(self.ancestors) if above & begin}
 
     @cached_property
     def uses_context(self) -> bool:

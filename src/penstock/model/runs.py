@@ -71,5 +71,8 @@ class RunSnapshot:
     finished_at: datetime | None
 
 
-RunAnswer = Literal["done", "already", "finished", "unknown"]
-"""What became of a request to pause, resume or cancel a run."""
+RunAnswer = Literal["done", "already", "finished", "live", "nothing", "unknown"]
+"""What became of a request to pause, resume, cancel or rerun a run.
+
+"live": what is to be rerun has not ended. "nothing": there is nothing to rerun.
+"""

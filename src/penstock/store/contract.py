@@ -24,6 +24,7 @@ from penstock.model.executions import (
     Swept,
     Whereabouts,
 )
+from penstock.model.gauges import Gauges
 from penstock.model.health import Finding
 from penstock.model.outcomes import Outcome
 from penstock.model.runs import NewRun, RunAnswer, RunSnapshot, RunState
@@ -203,6 +204,14 @@ class Store(Protocol):
         """End what has not begun, and ask what runs to stop; the run ends with the last of it."""
         ...
 
+    def rerun_run(self, run_id: str, *, tasks: Sequence[str] | None = None) -> RunAnswer:
+        """Give these tasks of a run, and all downstream of them, a new life in one transaction.
+
+        Without `tasks`: those that failed or were cancelled. What the others returned is kept,
+        and a run that had ended is running again.
+        """
+        ...
+
     def runs(self, ids: Sequence[str]) -> list[RunSnapshot]:
         """The runs that exist among these, in the order asked."""
         ...
@@ -331,6 +340,8 @@ class Store(Protocol):
     def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:
         """Give finished executions a new life with fresh retries, at the end of their queue.
 
+        A task of a run takes all downstream of it along, as in `rerun_run`.
+
         Raises:
             KeyTaken: another live execution has the key of one of them. None is rerun.
         """
@@ -357,8 +368,9 @@ class Store(Protocol):
         """Remove executions that ended well or were cancelled longer ago; their events stay.
 
         Takes at most `limit` executions in one transaction, in the order of their ids, and
-        says where to go on. Failed and live executions stay. With `dry_run` it counts what
-        it would remove.
+        says where to go on. Failed and live executions stay. A run goes whole, with all of its
+        tasks however they ended, even if these are more than `limit`; of any other run nothing
+        goes. With `dry_run` it counts what it would remove: tasks, and runs.
         """
         ...
 
@@ -373,7 +385,8 @@ class Store(Protocol):
         """Remove the histories of executions that ended well or were cancelled longer ago.
 
         A history goes whole or not at all, whether its execution is still there or has been
-        removed. Those of failed and live executions stay. Looks at about `limit` events in
+        removed; that of a run with those of its tasks. Those of failed and live executions, and
+        runs, stay. Looks at about `limit` events in
         one transaction, in the order of their roots, and says where to go on.
         """
         ...
@@ -415,21 +428,32 @@ class Store(Protocol):
         """Every queue that has ready executions, by name."""
         ...
 
+    def gauges(self, *, lease: timedelta = timedelta(seconds=15)) -> Gauges:
+        """What monitoring watches; each number was true at about the same moment.
+
+        What it costs follows live and failed work, never what has ended: it may be asked for
+        every few seconds, however much is kept. A worker that has been silent for two leases
+        counts as silent.
+        """
+        ...
+
     def examine(
         self, after: str | None = None, *, until: str | None = None, limit: int = 1000
     ) -> Examined:
         """Read a stretch of the executions for `verify`, in the order of their ids.
 
         All of it was true at one moment: rows, outbox and histories. It begins behind `after`
-        and goes on for about `limit` executions, or exactly until the id given. Whatever a
-        history's length, only what it adds up to is kept in memory.
+        and goes on for about `limit` executions, or exactly until the id given. A run is in one
+        stretch with all of its tasks. Whatever a history's length, only what it adds up to is
+        kept in memory.
         """
         ...
 
     def explain_waiting(self, execution_id: str) -> Waiting | None:
-        """What decides when an execution runs, from what the claim looks at; None if unknown.
+        """What decides when a task runs, from what the claim looks at; None if it is unknown.
 
-        All of it was true at one moment.
+        All of it was true at one moment. Of a task of a run that includes the run, and those
+        that it still waits for.
         """
         ...
 

@@ -115,6 +115,10 @@ class RunWriter(Protocol):
 
     def change(self, run_id: str, change: "RunChange") -> Script[None]: ...
 
+    def revive(self, run_id: str, task_ids: Sequence[str], *, ended: bool) -> Script[None]:
+        """Let ended tasks of a run wait again, and the run live if it has `ended`."""
+        ...
+
 
 def outputs_of(outcomes: Iterable[Outcome], lost: Iterable[Lease]) -> dict[str, Output]:
     """What the tasks left behind that have just completed."""

@@ -13,7 +13,7 @@ from penstock.store.batches import encode_rows
 from penstock.store.postgres.creating import create
 from penstock.store.postgres.people import withdraw
 from penstock.store.postgres.session import Session
-from penstock.store.runs import Change, End, Locked, Output, RunChange, RunRow, TaskRow
+from penstock.store.runs import Change, End, Locked, Output, RunChange, RunRow, RunWriter, TaskRow
 from penstock.store.scripts import Script, Step, run
 from penstock.store.sql import Statement
 
@@ -58,6 +58,15 @@ class Writer:
         }
         yield Step(self.statements["change_run"], parameters)
 
+    def revive(self, run_id: str, task_ids: Sequence[str], *, ended: bool) -> Script[None]:
+        parameters = {
+            "id": run_id,
+            "ids": encode_rows(task_ids),
+            "ended": "yes" if ended else "no",
+            "now": self._moment["now"],
+        }
+        yield Step(self.statements["revive"], parameters)
+
     def create(self, executions: Sequence[NewExecution]) -> Script[object]:
         return create(self.statements, executions, now=self._now, notify=self._notify)
 
@@ -72,8 +81,8 @@ def advance(
     run(advance_runs(Writer.of(session), locked, known), session.execute)
 
 
-def switch(session: Session, script: Callable[[Writer], Script[RunAnswer]]) -> RunAnswer:
-    """Pause or resume a run."""
+def switch(session: Session, script: Callable[[RunWriter], Script[RunAnswer]]) -> RunAnswer:
+    """Pause, resume or rerun a run."""
     with session.transaction():
         return run(script(Writer.of(session)), session.execute)
 

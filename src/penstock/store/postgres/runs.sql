@@ -16,10 +16,11 @@ WITH moment AS MATERIALIZED (
     )
 ), run AS (
     INSERT INTO penstock.workflow_executions (
-        id, workflow, state, graph, fingerprint, inputs, follow_ups, deadline, created_at, finished_at
+        id, workflow, state, graph, fingerprint, inputs, follow_ups, timeout_us, deadline, created_at,
+        finished_at
     )
     SELECT new.id, new.workflow, new.state, new.graph, new.fingerprint, new.inputs, new.follow_ups,
-           moment.now + new.timeout_us * interval '1 microsecond', moment.now,
+           new.timeout_us, moment.now + new.timeout_us * interval '1 microsecond', moment.now,
            CASE WHEN new.state <> 'running' THEN moment.now END
     FROM incoming AS new, moment
     ORDER BY new.id
@@ -184,6 +185,47 @@ WITH moment AS MATERIALIZED (
 )
 INSERT INTO penstock.execution_events (root_id, type, data, at)
 SELECT changed.id, :event::text, :data::text, moment.now FROM changed, moment WHERE :event::text IS NOT NULL;
+
+-- name: lock_run
+-- Also one that has ended: it is to live again.
+SELECT id::text, workflow, state, graph, inputs, cancel_requested, error, follow_ups
+FROM penstock.workflow_executions
+WHERE id = :id::text::uuid
+FOR NO KEY UPDATE;
+
+-- name: revive
+-- Needs the lock on the run. Its ended tasks wait again; what they knew before is in the history.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
+), wanted AS MATERIALIZED (
+    SELECT value::uuid AS id FROM json_array_elements_text(:ids::text::json)
+), run AS (
+    UPDATE penstock.workflow_executions AS run
+    SET state = CASE WHEN run.finished_at IS NULL THEN run.state ELSE 'running' END,
+        cancel_requested = false, error = NULL, finished_at = NULL,
+        deadline = moment.now + run.timeout_us * interval '1 microsecond'
+    FROM moment
+    WHERE run.id = :id::text::uuid
+    RETURNING run.id, moment.now
+), moved AS (
+    UPDATE penstock.task_executions AS task
+    SET state = 'waiting', retries = 0, crashes = 0, suspect = false, cancel_requested = false,
+        run_at = NULL, result = NULL, error = NULL, writes = NULL, progress = NULL,
+        started_at = NULL, finished_at = NULL
+    FROM moment
+    WHERE task.id = ANY (ARRAY(SELECT id FROM wanted))
+      AND task.state IN ('completed', 'failed', 'skipped', 'cancelled')
+    RETURNING task.id, task.root_id, moment.now
+)
+INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
+SELECT root_id, task_id, type, now
+FROM (
+    SELECT id AS root_id, NULL::uuid AS task_id, 'workflow.rerun' AS type, now, 1 AS step
+    FROM run WHERE :ended::text = 'yes'
+    UNION ALL
+    SELECT root_id, id, 'task.rerun', now, 2 FROM moved
+) AS fact
+ORDER BY step, task_id;
 
 -- name: run_state
 SELECT state FROM penstock.workflow_executions WHERE id = :id::text::uuid;

@@ -66,12 +66,12 @@ from penstock.store.postgres.connecting import Connection, Connections
 from penstock.store.postgres.creating import create
 from penstock.store.postgres.session import Session
 from penstock.store.postgres.wakeups import PostgresDistributor
-from penstock.store.reading import Reads
+from penstock.store.runs import RunWriter
 from penstock.store.scripts import Row, Script, run
 from penstock.store.settling import settle_each
 from penstock.store.sql import load_statements
 from penstock.store.starting import start as start_runs
-from penstock.store.steering import pause, resume
+from penstock.store.steered import Steered
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ CANCEL_TRIES = 10
 LONGEST_PULSE = 10.0
 
 
-class PostgresStore(Reads, OnCallers):
+class PostgresStore(Steered, OnCallers):
     """Keeps executions in the tables of one schema of a PostgreSQL database."""
 
     def __init__(
@@ -270,15 +270,7 @@ class PostgresStore(Reads, OnCallers):
         writer = running.Writer(self.statements, now=self._now(), notify=notify and self._notify)
         return start_runs(writer, runs)
 
-    def pause_run(self, run_id: str) -> RunAnswer:
-        return self._switch_run("pause a run", lambda writer: pause(writer, run_id))
-
-    def resume_run(self, run_id: str) -> RunAnswer:
-        return self._switch_run("resume a run", lambda writer: resume(writer, run_id))
-
-    def _switch_run(
-        self, doing: str, script: Callable[[running.Writer], Script[RunAnswer]]
-    ) -> RunAnswer:
+    def _steer(self, doing: str, script: Callable[[RunWriter], Script[RunAnswer]]) -> RunAnswer:
         return self._run(doing, lambda session: running.switch(session, script))
 
     def cancel_run(self, run_id: str, *, reason: str | None = None) -> RunAnswer:
@@ -381,14 +373,14 @@ class PostgresStore(Reads, OnCallers):
         self.propagate()
         return [cancel_answer(known.get(id_)) for id_ in ids]
 
-    def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:
+    def _rerun_plain(self, ids: Sequence[str]) -> dict[str, RerunAnswer]:
         wanted = sorted(set(ids))
         try:
             states = self._run("rerun", lambda session: people.rerun(session, wanted))
         except StoreRefused:
             # Somebody took the key between the look and the write: look again, and say who.
             states = self._run("rerun", lambda session: people.rerun(session, wanted))
-        return [rerun_answer(states.get(id_)) for id_ in ids]
+        return {id_: rerun_answer(states.get(id_)) for id_ in ids}
 
     def pause(self, queue: str) -> bool:
         return bool(self._rows("pause a queue", "pause", queue=queue, now=self._now()))

@@ -9,7 +9,7 @@ from penstock.model.states import State
 from penstock.store import runs, steering
 from penstock.store.advancing import advance as advance_runs
 from penstock.store.batches import encode_rows, event_data
-from penstock.store.runs import Change, End, Output, RunChange, RunRow, TaskRow
+from penstock.store.runs import Change, End, Output, RunChange, RunRow, RunWriter, TaskRow
 from penstock.store.scripts import Row, Script, Step, run
 from penstock.store.sql import Statement
 from penstock.store.sqlite.creating import in_iso, write_executions
@@ -101,6 +101,14 @@ class Writer:
         if change.event is not None:
             yield from self._write([], [self._event(run_id, None, change.event)])
 
+    def revive(self, run_id: str, task_ids: Sequence[str], *, ended: bool) -> Script[None]:
+        yield self._step("revive", id=run_id)
+        rows = yield self._step("reset_tasks", ids=encode_rows(task_ids))
+        events = [self._event(root_id, id_, EventType.RERUN) for id_, root_id in sorted(rows)]
+        if ended:
+            events.insert(0, self._event(run_id, None, RunEvent.RERUN))
+        yield from self._write([], events)
+
     def create(self, executions: Sequence[NewExecution]) -> Script[object]:
         return write_executions(self.statements, executions, now=self._now)
 
@@ -139,8 +147,8 @@ def go_on(
         yield from advance_runs(Writer(statements, now=now), locked, known)
 
 
-def switch(transaction: Transaction, script: Callable[[Writer], Script[RunAnswer]]) -> RunAnswer:
-    """Pause or resume a run."""
+def switch(transaction: Transaction, script: Callable[[RunWriter], Script[RunAnswer]]) -> RunAnswer:
+    """Pause, resume or rerun a run."""
     return run(script(_writer(transaction)), transaction.execute)
 
 

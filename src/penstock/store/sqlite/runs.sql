@@ -5,7 +5,8 @@ WITH incoming AS MATERIALIZED (
     SELECT key AS n, value FROM json_each(:runs)
 )
 INSERT INTO workflow_executions (
-    id, workflow, state, graph, fingerprint, inputs, follow_ups, deadline, created_at, finished_at
+    id, workflow, state, graph, fingerprint, inputs, follow_ups, timeout_us, deadline, created_at,
+    finished_at
 )
 SELECT json_extract(value, '$.id'),
        json_extract(value, '$.workflow'),
@@ -14,6 +15,7 @@ SELECT json_extract(value, '$.id'),
        json_extract(value, '$.fingerprint'),
        json_extract(value, '$.inputs'),
        json_extract(value, '$.follow_ups'),
+       json_extract(value, '$.timeout_us'),
        :now + json_extract(value, '$.timeout_us'),
        :now,
        CASE WHEN json_extract(value, '$.state') <> 'running' THEN :now END
@@ -116,6 +118,28 @@ SET state = coalesce(:state, state),
     deadline = CASE WHEN :cancel = 'yes' THEN NULL ELSE deadline END
 WHERE id = :id AND finished_at IS NULL
 RETURNING id;
+
+-- name: lock_run
+-- Also one that has ended: it is to live again.
+SELECT id, workflow, state, graph, inputs, cancel_requested, error, follow_ups
+FROM workflow_executions
+WHERE id = :id;
+
+-- name: revive
+UPDATE workflow_executions
+SET state = CASE WHEN finished_at IS NULL THEN state ELSE 'running' END,
+    cancel_requested = 0, error = NULL, finished_at = NULL, deadline = :now + timeout_us
+WHERE id = :id;
+
+-- name: reset_tasks
+-- What they knew before is in the history.
+UPDATE task_executions
+SET state = 'waiting', retries = 0, crashes = 0, suspect = 0, cancel_requested = 0,
+    run_at = NULL, result = NULL, error = NULL, writes = NULL, progress = NULL,
+    started_at = NULL, finished_at = NULL
+WHERE id IN (SELECT value FROM json_each(:ids))
+  AND state IN ('completed', 'failed', 'skipped', 'cancelled')
+RETURNING id, root_id;
 
 -- name: run_state
 SELECT state FROM workflow_executions WHERE id = :id;

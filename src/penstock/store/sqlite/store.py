@@ -47,7 +47,7 @@ from penstock.store.decoding import (
 from penstock.store.judging import judge_schema
 from penstock.store.migrations import Applied, check_compatible, missing
 from penstock.store.on_callers import OnCallers
-from penstock.store.reading import Reads
+from penstock.store.runs import RunWriter
 from penstock.store.scripts import Row, Script, run, undone_on_error
 from penstock.store.settling import settle_each
 from penstock.store.sql import load_statements
@@ -69,14 +69,14 @@ from penstock.store.sqlite.sharing import SharedFile
 from penstock.store.sqlite.transaction import Transaction
 from penstock.store.sqlite.wakeups import SqliteDistributor
 from penstock.store.starting import start as start_runs
-from penstock.store.steering import pause, resume
+from penstock.store.steered import Steered
 
 T = TypeVar("T")
 
 _NEVER = -1
 
 
-class SqliteStore(Reads, OnCallers):
+class SqliteStore(Steered, OnCallers):
     """Keeps executions in the tables of one SQLite file, or in memory (`:memory:`)."""
 
     def __init__(
@@ -298,15 +298,7 @@ class SqliteStore(Reads, OnCallers):
         writer = running.Writer(self.statements, now=moment_now(self._given_now()))
         return undone_on_error(self.statements, start_runs(writer, runs))
 
-    def pause_run(self, run_id: str) -> RunAnswer:
-        return self._switch_run("pause a run", lambda writer: pause(writer, run_id))
-
-    def resume_run(self, run_id: str) -> RunAnswer:
-        return self._switch_run("resume a run", lambda writer: resume(writer, run_id))
-
-    def _switch_run(
-        self, doing: str, script: Callable[[running.Writer], Script[RunAnswer]]
-    ) -> RunAnswer:
+    def _steer(self, doing: str, script: Callable[[RunWriter], Script[RunAnswer]]) -> RunAnswer:
         return self._write(doing, lambda transaction: running.switch(transaction, script))
 
     def cancel_run(self, run_id: str, *, reason: str | None = None) -> RunAnswer:
@@ -392,9 +384,9 @@ class SqliteStore(Reads, OnCallers):
         states = self._write("cancel", withdraw)
         return [cancel_answer(states.get(id_)) for id_ in ids]
 
-    def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:
+    def _rerun_plain(self, ids: Sequence[str]) -> dict[str, RerunAnswer]:
         states = self._write("rerun", lambda transaction: people.rerun(transaction, ids))
-        return [rerun_answer(states.get(id_)) for id_ in ids]
+        return {id_: rerun_answer(states.get(id_)) for id_ in ids}
 
     def pause(self, queue: str) -> bool:
         encode_strings([queue])  # refuses what PostgreSQL would refuse
@@ -419,8 +411,11 @@ class SqliteStore(Reads, OnCallers):
     ) -> Swept:
         old = sweeping.Old(older_than, after, limit)
         batch = self._read("look for old executions", lambda view: sweeping.executions(view, old))
-        removed = len(batch.ids)
-        if batch.ids and not dry_run:
+        if not batch.ids and not batch.runs:
+            return Swept(0, batch.next)
+        if dry_run:
+            removed = self._read("count executions", lambda view: sweeping.count(view, batch))
+        else:
             removed = self._write("sweep executions", lambda it: sweeping.sweep(it, old, batch))
         return Swept(removed, batch.next)
 

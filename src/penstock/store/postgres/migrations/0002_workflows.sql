@@ -13,6 +13,7 @@ CREATE TABLE penstock.workflow_executions (
     cancel_requested boolean     NOT NULL DEFAULT false,
     error            text,
     follow_ups       text,
+    timeout_us       bigint,
     deadline         timestamptz,
     created_at       timestamptz NOT NULL,
     finished_at      timestamptz

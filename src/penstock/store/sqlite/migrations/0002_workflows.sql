@@ -13,6 +13,7 @@ CREATE TABLE workflow_executions (
     cancel_requested INTEGER NOT NULL DEFAULT 0,
     error            TEXT,
     follow_ups       TEXT,
+    timeout_us       INTEGER,
     deadline         INTEGER,
     created_at       INTEGER NOT NULL,
     finished_at      INTEGER

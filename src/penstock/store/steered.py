@@ -1,0 +1,46 @@
+"""What every store lets people do to runs: the scripts are the same, who runs them is not."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+
+from penstock.model.executions import RerunAnswer
+from penstock.model.ids import place_of
+from penstock.model.runs import RunAnswer
+from penstock.store import steering
+from penstock.store.reading import Reads
+from penstock.store.runs import RunWriter
+from penstock.store.scripts import Script
+
+_RERUN: dict[RunAnswer, RerunAnswer] = {"done": "rerun", "unknown": "unknown"}
+
+
+class Steered(Reads):
+    """The part of the contract that is about runs as a whole, and about reruns."""
+
+    @abstractmethod
+    def _steer(self, doing: str, script: Callable[[RunWriter], Script[RunAnswer]]) -> RunAnswer: ...
+
+    @abstractmethod
+    def _rerun_plain(self, ids: Sequence[str]) -> dict[str, RerunAnswer]: ...
+
+    def pause_run(self, run_id: str) -> RunAnswer:
+        return self._steer("pause a run", lambda writer: steering.pause(writer, run_id))
+
+    def resume_run(self, run_id: str) -> RunAnswer:
+        return self._steer("resume a run", lambda writer: steering.resume(writer, run_id))
+
+    def rerun_run(self, run_id: str, *, tasks: Sequence[str] | None = None) -> RunAnswer:
+        places = None if tasks is None else [place_of(task_id) for task_id in tasks]
+        return self._steer("rerun a run", lambda writer: steering.rerun(writer, run_id, places))
+
+    def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:
+        of_runs: dict[str, list[str]] = {}
+        for found in self.get(sorted(set(ids))):
+            if found.root_id != found.id:
+                of_runs.setdefault(found.root_id, []).append(found.id)
+        in_runs = {id_ for tasks in of_runs.values() for id_ in tasks}
+        answers = self._rerun_plain([id_ for id_ in ids if id_ not in in_runs])
+        for run_id, tasks in of_runs.items():
+            answer = _RERUN.get(self.rerun_run(run_id, tasks=tasks), "live")
+            answers |= dict.fromkeys(tasks, answer)
+        return [answers[id_] for id_ in ids]
