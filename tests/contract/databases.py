@@ -24,7 +24,7 @@ TABLES = (
     "workers",
     "paused_queues",
 )
-ONLY_ON_POSTGRES = ("serials", "propagations", "run_propagations")
+ONLY_ON_POSTGRES = ("serials", "propagations", "run_propagations", "task_wakes")
 
 
 class Database(Protocol):

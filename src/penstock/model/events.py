@@ -25,6 +25,7 @@ class EventType(StrEnum):
     RELEASED = "task.released"
     CANCELLED = "task.cancelled"
     PAUSED = "task.paused"
+    SUSPENDED = "task.suspended"
     RERUN = "task.rerun"
 
 

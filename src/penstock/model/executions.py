@@ -64,6 +64,7 @@ class Claimed(NamedTuple):
     has_follow_ups: bool
     claimed_at: datetime
     run_id: str | None = None  # of the workflow's run that it is part of
+    due_at: datetime | None = None  # None: nobody knows any more, as after a rerun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +121,22 @@ class Swept(NamedTuple):
     next: str | None
 
 
+class StepDone(NamedTuple):
+    """The result of a step, as JSON text: no later attempt need take it again."""
+
+    lease: Lease
+    name: str
+    result: str
+
+
+class Memory(NamedTuple):
+    """What a task has done in earlier attempts, and what others have told it: JSON texts."""
+
+    steps: dict[str, str]
+    signals: dict[str, str]
+
+
+SignalAnswer = Literal["told", "already", "finished", "unknown"]
 CancelAnswer = Literal["cancelled", "requested", "finished", "unknown"]
 Whereabouts = Literal["settled", "open", "undone", "lost"]
 RerunAnswer = Literal["rerun", "live", "unknown"]

@@ -48,6 +48,32 @@ class DeferredFor(_Ended):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended(_Ended):
+    """The handler waits for a signal or a run, without a worker; the attempt is not spent."""
+
+    awaits: str  # what `signal_named` or `end_of_run` returns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspendedFor(_Ended):
+    """The same, for `timeout` at most: then it comes back with empty hands."""
+
+    awaits: str
+    timeout: timedelta
+
+
+SUSPENDED = (Suspended, SuspendedFor)
+
+
+def signal_named(name: str) -> str:
+    return f"signal:{name}"
+
+
+def end_of_run(run_id: str) -> str:
+    return f"run:{run_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Released(_Ended):
     """The worker gives the task back to its old place; the attempt is not spent."""
 
@@ -61,13 +87,24 @@ class Cancelled(_Ended):
     reason: str | None = None
 
 
-Outcome = Completed | Failed | RetryScheduled | DeferredFor | Released | Cancelled
+Outcome = (
+    Completed
+    | Failed
+    | RetryScheduled
+    | DeferredFor
+    | Suspended
+    | SuspendedFor
+    | Released
+    | Cancelled
+)
 
 EVENT_OF: dict[type[Outcome], EventType] = {
     Completed: EventType.COMPLETED,
     Failed: EventType.FAILED,
     RetryScheduled: EventType.RETRY_SCHEDULED,
     DeferredFor: EventType.SCHEDULED,
+    Suspended: EventType.SUSPENDED,
+    SuspendedFor: EventType.SCHEDULED,
     Released: EventType.RELEASED,
     Cancelled: EventType.CANCELLED,
 }

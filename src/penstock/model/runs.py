@@ -52,6 +52,7 @@ class NewRun:
     inputs: str  # JSON text of an object
     timeout: timedelta | None = None
     follow_ups: str | None = None  # JSON text: what is to be enqueued when it ends
+    parent_id: str | None = None  # the task that started it and waits for its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

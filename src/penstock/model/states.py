@@ -50,6 +50,7 @@ TRANSITIONS: Mapping[tuple[State | None, EventType], State] = MappingProxyType(
         (State.RUNNING, EventType.RESUMED): State.RUNNING,
         (State.RUNNING, EventType.RELEASED): State.READY,
         (State.RUNNING, EventType.RECOVERED): State.READY,
+        (State.RUNNING, EventType.SUSPENDED): State.WAITING,
         (State.RUNNING, EventType.SCHEDULED): State.SCHEDULED,
         (State.RUNNING, EventType.RETRY_SCHEDULED): State.SCHEDULED,
         (State.RUNNING, EventType.COMPLETED): State.COMPLETED,

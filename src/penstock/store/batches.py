@@ -11,7 +11,7 @@ from typing import assert_never
 import msgspec
 
 from penstock.errors import StoreRefused
-from penstock.model.executions import Lease, NewExecution
+from penstock.model.executions import Lease, NewExecution, StepDone
 from penstock.model.outcomes import (
     EVENT_OF,
     Cancelled,
@@ -21,6 +21,8 @@ from penstock.model.outcomes import (
     Outcome,
     Released,
     RetryScheduled,
+    Suspended,
+    SuspendedFor,
 )
 from penstock.model.states import State, next_state
 
@@ -62,6 +64,7 @@ class _OutcomeRow(msgspec.Struct):
     data: str | None = None
     delay_us: int | None = None
     writes: str | None = None
+    awaits: str | None = None
 
 
 class _LeaseRow(msgspec.Struct):
@@ -107,6 +110,20 @@ def encode_leases(leases: Sequence[Lease], started_at: Sequence[datetime] | None
     return _as_text(rows, doing="compare a lease")
 
 
+class _StepRow(msgspec.Struct):
+    n: int
+    id: str
+    fence: int
+    worker_id: str
+    name: str
+    result: str
+
+
+def encode_steps(steps: Iterable[StepDone]) -> str:
+    rows = [_StepRow(n, *step.lease, step.name, step.result) for n, step in enumerate(steps)]
+    return _as_text(rows, doing="store a step")
+
+
 def encode_rows(rows: Sequence[object]) -> str:
     """Return rows that a statement takes apart; what users wrote in them is checked here."""
     return _as_text(list(rows), doing="store a run")
@@ -143,6 +160,15 @@ def _outcome_row(n: int, outcome: Outcome) -> _OutcomeRow:
             row.gives_back = True
             row.delay_us = microseconds_in(delay)
             row.data = event_data(deferred=True, delay=delay.total_seconds(), reason=reason)
+        case Suspended(awaits=awaits):
+            row.gives_back = True
+            row.awaits = awaits
+            row.data = event_data(awaits=awaits)
+        case SuspendedFor(awaits=awaits, timeout=timeout):
+            row.gives_back = True
+            row.awaits = awaits
+            row.delay_us = microseconds_in(timeout)
+            row.data = event_data(deferred=True, delay=timeout.total_seconds(), awaits=awaits)
         case Released(reason=reason):
             row.gives_back = True
             row.data = event_data(reason=reason)

@@ -16,11 +16,14 @@ from penstock.model.executions import (
     Claimed,
     Created,
     Lease,
+    Memory,
     NewExecution,
     Promoted,
     Recovered,
     RerunAnswer,
+    SignalAnswer,
     Snapshot,
+    StepDone,
     Swept,
     Whereabouts,
 )
@@ -230,6 +233,50 @@ class Store(Protocol):
     def tasks_of(self, run_id: str) -> list[Snapshot]:
         """The tasks of a run, in the order of its graph."""
         ...
+
+    # --- what tasks remember and wait for -------------------------------------------------
+
+    def store_steps(self, steps: Sequence[StepDone]) -> list[Lease]:
+        """Keep results so that no later attempt need work for them; return the lost leases.
+
+        The first result of a name stays.
+        """
+        ...
+
+    def memory(self, execution_id: str) -> Memory:
+        """The steps that a task has taken, and the signals that it was sent."""
+        ...
+
+    def start_child(self, lease: Lease, step: str, child: NewRun) -> str:
+        """Start a run once for this execution and step; return its id, or that of the first one.
+
+        Raises:
+            LeaseLost: somebody else has the task; nothing was started.
+        """
+        ...
+
+    def signal(self, execution_id: str, name: str, data: str) -> SignalAnswer:
+        """Tell a task something (JSON text), once for each name, whether it waits for it or not.
+
+        A task that waits for it is ready again; one that has ended is told nothing.
+        """
+        ...
+
+    def signal_on(
+        self, connection: object, execution_id: str, name: str, data: str, *, notify: bool = True
+    ) -> SignalAnswer:
+        """Do the same in the transaction of a caller's connection.
+
+        Locks nothing that others need: the task goes on after the commit.
+
+        Raises:
+            ConnectionRefused: as in `create_on`.
+        """
+        ...
+
+    async def asignal_on(
+        self, connection: object, execution_id: str, name: str, data: str, *, notify: bool = True
+    ) -> SignalAnswer: ...
 
     # --- from inside a task -----------------------------------------------------------
 

@@ -31,6 +31,7 @@ def start(writer: RunWriter, new: Sequence[NewRun]) -> Script[None]:
                 run.inputs,
                 microseconds_in(run.timeout),
                 run.follow_ups,
+                run.parent_id,
             )
         )
         tasks.extend(_task_rows(run, decision, len(tasks)))

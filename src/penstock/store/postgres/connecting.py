@@ -134,6 +134,8 @@ class Connections:
             application_name="penstock",
         )
         connection.patience = self._patience
+        if _is_pooled(connection):
+            connection.prepare_threshold = None
         return connection
 
     def close(self) -> None:
@@ -151,6 +153,16 @@ class Connections:
         """Begin anew after a fork, in the child."""
         _graveyard.extend(self._idle)
         self._start_afresh()
+
+
+def _is_pooled(connection: Connection) -> bool:
+    """Whether a pooler answers, behind which the next transaction may be in another session.
+
+    Statements that were prepared in one are unknown in the other, or, worse, are somebody
+    else's of the same name.
+    """
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    return row != (connection.info.backend_pid,)
 
 
 def _forget_all() -> None:

@@ -1,14 +1,17 @@
--- What `verify` reads: a stretch of ids at a time. A plain task is the root of its own history,
--- so the events and the outbox rows of a stretch lie in the same range as its executions.
+-- What `verify` reads: a stretch of ids at a time. A task is the root of its own history, or it
+-- lies right behind its run, which is: so the events and the outbox rows of a stretch lie in the
+-- same range as its executions.
 
 -- name: examine_until
--- How far a stretch reaches: as far as none of the three tables has too many rows in it.
+-- How far a stretch reaches: as far as none of the four tables has too many rows in it.
 SELECT least(
     coalesce((SELECT id FROM penstock.task_executions
               WHERE id > :after::uuid ORDER BY id OFFSET :limit - 1 LIMIT 1), :highest::uuid),
     coalesce((SELECT task_execution_id FROM penstock.task_outbox
               WHERE task_execution_id > :after::uuid
               ORDER BY task_execution_id OFFSET :limit - 1 LIMIT 1), :highest::uuid),
+    coalesce((SELECT id FROM penstock.workflow_executions
+              WHERE id > :after::uuid ORDER BY id OFFSET :limit - 1 LIMIT 1), :highest::uuid),
     coalesce((SELECT root_id FROM penstock.execution_events
               WHERE root_id > :after::uuid
               ORDER BY root_id, seq OFFSET :most_events - 1 LIMIT 1), :highest::uuid)
@@ -35,6 +38,17 @@ SELECT task.id::text, task.root_id::text, task.task, task.queue, task.priority, 
 FROM penstock.task_executions AS task
 WHERE task.id > :after::uuid AND task.id <= :until::uuid
 ORDER BY task.id;
+
+-- name: examine_runs
+SELECT run.id::text, run.state, run.graph, run.cancel_requested, run.error,
+       run.finished_at IS NOT NULL,
+       run.id = ANY (ARRAY(SELECT word.run_id FROM penstock.run_propagations AS word))
+FROM penstock.workflow_executions AS run
+WHERE run.id > :after::uuid AND run.id <= :until::uuid
+ORDER BY run.id;
+
+-- name: examine_inputs
+SELECT run.inputs FROM penstock.workflow_executions AS run WHERE run.id = :id::uuid;
 
 -- name: examine_outbox
 SELECT place.task_execution_id::text, place.queue, place.priority, place.suspect, place.task

@@ -4,8 +4,15 @@ from collections.abc import Iterator
 
 from penstock.model.examinations import Examined
 from penstock.store.decoding import HIGHEST_ID, LOWEST_ID
-from penstock.store.examined import EVENTS_PER_EXECUTION, assemble
+from penstock.store.examined import (
+    EVENTS_PER_EXECUTION,
+    Stretch,
+    Values,
+    assemble,
+    last_of_stretch,
+)
 from penstock.store.postgres.session import Session
+from penstock.store.ranges import encode_ranges
 from penstock.store.scripts import Row
 
 _ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
@@ -17,19 +24,27 @@ def examine(session: Session, *, after: str | None, until: str | None, limit: in
     with session.transaction():
         session.connection.execute(_ONE_MOMENT)
         if until is None:
-            ((until,),) = session.rows(
+            ((reached,),) = session.rows(
                 "examine_until",
                 after=begin,
                 limit=limit,
                 most_events=EVENTS_PER_EXECUTION * limit,
                 highest=HIGHEST_ID,
             )
-        return assemble(
+            until = last_of_stretch(reached)
+        stretch = Stretch(
             session.rows("examine_executions", after=begin, until=until),
+            session.rows("examine_runs", after=begin, until=until),
             session.rows("examine_outbox", after=begin, until=until),
             _events(session, after=begin, until=until),
-            until=until,
         )
+        return assemble(stretch, lambda run_id: _values(session, run_id), until=until)
+
+
+def _values(session: Session, run_id: str) -> Values:
+    ((inputs,),) = session.rows("examine_inputs", id=run_id)
+    written = session.rows("run_writes", runs=encode_ranges([run_id]))
+    return Values(inputs, {task_id: writes for _, task_id, writes in written})
 
 
 def _events(session: Session, *, after: str, until: str) -> Iterator[Row]:

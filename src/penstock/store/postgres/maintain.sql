@@ -11,7 +11,7 @@ WITH moment AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED
 ), moved AS (
     UPDATE penstock.task_executions AS task
-    SET state = 'ready'
+    SET state = 'ready', awaits = NULL
     FROM moment
     WHERE task.id = ANY (ARRAY(SELECT id FROM due)) AND task.state = 'scheduled'
     RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.suspect, task.run_at, moment.now
@@ -21,6 +21,10 @@ WITH moment AS MATERIALIZED (
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
     SELECT root_id, id, 'task.marked_ready', now FROM moved ORDER BY run_at, id
+), word AS (
+    INSERT INTO penstock.run_propagations (run_id)
+    SELECT DISTINCT run.id FROM moved JOIN penstock.workflow_executions AS run ON run.id = moved.root_id
+    WHERE run.id = ANY (ARRAY(SELECT root_id FROM moved WHERE root_id <> id)) AND run.state = 'paused'
 ), woken AS (
     SELECT count(pg_notify(penstock.wake_channel(queue), 'ready')) AS queues
     FROM (SELECT DISTINCT queue FROM moved WHERE :notify) AS touched
@@ -124,7 +128,8 @@ WHERE task.worker_id = :worker_id AND task.worker_id IS NOT NULL
 SELECT EXISTS (SELECT FROM penstock.task_executions AS task
                WHERE task.worker_id IS NOT NULL
                  AND NOT EXISTS (SELECT FROM penstock.workers AS owner WHERE owner.id = task.worker_id)),
-       EXISTS (SELECT FROM penstock.propagations) OR EXISTS (SELECT FROM penstock.run_propagations),
+       EXISTS (SELECT FROM penstock.propagations) OR EXISTS (SELECT FROM penstock.run_propagations)
+         OR EXISTS (SELECT FROM penstock.task_wakes),
        least(
            (SELECT min(task.run_at) FROM penstock.task_executions AS task WHERE task.state = 'scheduled'),
            (SELECT min(run.deadline) FROM penstock.workflow_executions AS run

@@ -10,6 +10,7 @@ from penstock.store.postgres import running
 from penstock.store.postgres.serials import advance
 from penstock.store.postgres.session import Session
 from penstock.store.postgres.settling import follow
+from penstock.store.postgres.waiting import wake_free
 
 
 def promote(session: Session, *, limit: int) -> tuple[Promoted, bool]:
@@ -27,11 +28,15 @@ def overdue_runs(session: Session, *, limit: int) -> list[str]:
 def propagate(session: Session, *, limit: int) -> int:
     with session.transaction():
         run_ids = [row[0] for row in session.rows("take_run_propagations", limit=limit)]
-        if run_ids:
-            running.advance(session, running.lock(session, run_ids))
+        wakes: dict[str, str] = dict(session.rows("take_task_wakes", limit=limit))
+        around = {root_id for id_, root_id in wakes.items() if root_id != id_}
+        locked = running.lock(session, around.union(run_ids)) if around or run_ids else []
+        if wakes:
+            wake_free(session, sorted(wakes))
+        running.advance(session, locked)
         serials = [row[0] for row in session.rows("take_propagations", limit=limit)]
         advance(session, set(serials))
-        return len(run_ids) + len(serials)
+        return len(run_ids) + len(wakes) + len(serials)
 
 
 def recover(

@@ -7,27 +7,28 @@ from penstock.model.states import FINAL, State
 from penstock.store.batches import encode_strings, event_data
 from penstock.store.postgres.serials import advance
 from penstock.store.postgres.session import Session
+from penstock.store.runs import Withdrawn, awaited_runs
 from penstock.store.scripts import Row
 
 
 def cancel(
     session: Session, ids: Sequence[str], *, reason: str | None, last_try: bool
-) -> dict[str, State] | None:
-    """Return the states that the executions were in, or None when it has to be tried again.
+) -> Withdrawn | None:
+    """Return what was found, or None when it has to be tried again.
 
     Runs that they are part of go on with the next propagation: their rows come first in the
     order of locks, and it is too late for that here.
     """
     with session.transaction():
-        states = withdraw(session, ids, reason=reason, last_try=last_try)
-        if states:
+        withdrawn = withdraw(session, ids, reason=reason, last_try=last_try)
+        if withdrawn:
             session.rows("leave_run_propagations", ids=ids)
-        return states
+        return withdrawn
 
 
 def withdraw(
     session: Session, ids: Sequence[str], *, reason: str | None, last_try: bool
-) -> dict[str, State] | None:
+) -> Withdrawn | None:
     """Do the same in a transaction that is open, and leave no word for runs."""
     withdrawn = {row[0] for row in session.rows("lock_outbox", ids=ids)}
     tasks = session.rows("lock_tasks", ids=ids)
@@ -42,7 +43,7 @@ def withdraw(
     gone = {row[0] for row in session.rows("cancel", ids=ids, data=data, now=session.now)}
     session.rows("request_cancel", ids=ids, notify=session.notify)
     advance(session, {row[4] for row in tasks if row[0] in gone and row[4] is not None})
-    return states
+    return Withdrawn(states, awaited_runs(row[5] for row in tasks if row[0] in gone))
 
 
 def rerun(session: Session, ids: Sequence[str]) -> dict[str, State]:
@@ -63,7 +64,7 @@ def rerun(session: Session, ids: Sequence[str]) -> dict[str, State]:
 def _refuse_common_keys(tasks: Sequence[Row]) -> None:
     """Two finished executions of one key cannot both live again."""
     holders: dict[tuple[str, str], str] = {}
-    for execution_id, state, task, key, _ in tasks:
+    for execution_id, state, task, key, *_ in tasks:
         if key is not None and State(state) in FINAL:
             holder = holders.setdefault((task, key), execution_id)
             if holder != execution_id:

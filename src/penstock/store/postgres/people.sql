@@ -5,7 +5,7 @@ ORDER BY task_execution_id
 FOR UPDATE;
 
 -- name: lock_tasks
-SELECT id::text, state, task, key, serial FROM penstock.task_executions
+SELECT id::text, state, task, key, serial, awaits FROM penstock.task_executions
 WHERE id = ANY (:ids::uuid[])
 ORDER BY id
 FOR NO KEY UPDATE;
@@ -22,7 +22,7 @@ WITH moment AS MATERIALIZED (
     DELETE FROM penstock.task_outbox WHERE task_execution_id = ANY (:ids::uuid[])
 ), moved AS (
     UPDATE penstock.task_executions AS task
-    SET state = 'cancelled', finished_at = moment.now
+    SET state = 'cancelled', awaits = NULL, finished_at = moment.now
     FROM moment
     WHERE task.id = ANY (:ids::uuid[]) AND task.state IN ('scheduled', 'waiting', 'ready')
     RETURNING task.id, task.root_id, moment.now

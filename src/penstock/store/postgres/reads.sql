@@ -42,3 +42,22 @@ ORDER BY event.root_id, event.seq;
 
 -- name: counts
 SELECT state, count(*) FROM penstock.task_executions GROUP BY state;
+
+-- name: gauges
+-- Each count has an index of its own that leaves out what has ended, so their cost follows the
+-- live and the failed, never the millions that are kept.
+SELECT (SELECT count(*) FROM penstock.task_executions WHERE state = 'scheduled'),
+       held.running, held.deferred,
+       (SELECT count(*) FROM penstock.task_executions WHERE state = 'failed'),
+       present.heard, present.silent
+FROM (
+    SELECT count(*) FILTER (WHERE sub_state = 'active') AS running,
+           count(*) FILTER (WHERE sub_state = 'deferred') AS deferred
+    FROM penstock.task_executions WHERE worker_id IS NOT NULL
+) AS held
+CROSS JOIN (
+    SELECT count(*) FILTER (WHERE beat_at >= heard_since) AS heard,
+           count(*) FILTER (WHERE beat_at < heard_since) AS silent
+    FROM penstock.workers
+    CROSS JOIN (SELECT coalesce(:now::timestamptz, clock_timestamp()) - 2 * :lease::interval AS heard_since) AS limits
+) AS present;

@@ -89,18 +89,22 @@ def switch(session: Session, script: Callable[[RunWriter], Script[RunAnswer]]) -
 
 def cancel(
     session: Session, run_id: str, *, reason: str | None, error: str | None, last_try: bool
-) -> RunAnswer | None:
-    """End a run early; None when it has to be tried again. With an error it will have failed."""
+) -> tuple[RunAnswer, list[str]] | None:
+    """End a run early; None when it has to be tried again. With an error it will have failed.
+
+    Returns the runs as well that tasks of this one were waiting for.
+    """
     with session.transaction() as transaction:
         locked = lock(session, [run_id])
         if not locked:
-            return run(steering.absent(session.statements, run_id), session.execute)
+            return run(steering.absent(session.statements, run_id), session.execute), []
         writer = Writer.of(session)
         run(writer.change(run_id, RunChange(cancel=True, error=error)), session.execute)
         ids = run(steering.live_tasks(writer, locked[0]), session.execute)
-        if withdraw(session, ids, reason=reason, last_try=last_try) is None:
+        withdrawn = withdraw(session, ids, reason=reason, last_try=last_try)
+        if withdrawn is None:
             raise psycopg.Rollback(transaction)
         again = locked[0]._replace(cancel_requested=True, error=error or locked[0].error)
         advance(session, [again])
-        return "already" if locked[0].cancel_requested else "done"
+        return "already" if locked[0].cancel_requested else "done", withdrawn.children
     return None

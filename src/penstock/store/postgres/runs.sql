@@ -7,7 +7,7 @@ WITH moment AS MATERIALIZED (
 ), incoming AS MATERIALIZED (
     SELECT * FROM json_to_recordset(:runs::text::json) AS new (
         n integer, id uuid, workflow text, state text, graph text, fingerprint text, inputs text,
-        timeout_us bigint, follow_ups text
+        timeout_us bigint, follow_ups text, parent_id uuid
     )
 ), task AS MATERIALIZED (
     SELECT * FROM json_to_recordset(:tasks::text::json) AS new (
@@ -17,11 +17,11 @@ WITH moment AS MATERIALIZED (
 ), run AS (
     INSERT INTO penstock.workflow_executions (
         id, workflow, state, graph, fingerprint, inputs, follow_ups, timeout_us, deadline, created_at,
-        finished_at
+        finished_at, parent_id
     )
     SELECT new.id, new.workflow, new.state, new.graph, new.fingerprint, new.inputs, new.follow_ups,
            new.timeout_us, moment.now + new.timeout_us * interval '1 microsecond', moment.now,
-           CASE WHEN new.state <> 'running' THEN moment.now END
+           CASE WHEN new.state <> 'running' THEN moment.now END, new.parent_id
     FROM incoming AS new, moment
     ORDER BY new.id
     ON CONFLICT DO NOTHING
@@ -81,9 +81,11 @@ FOR NO KEY UPDATE;
 
 -- name: run_states
 -- The ids of a run's tasks lie side by side, in the order of its graph.
+-- One that awaits something has begun: it neither waits for its dependencies nor is it held.
 SELECT run.first::text, (
     SELECT string_agg(task.state, ',') FROM (
-        SELECT state FROM penstock.task_executions
+        SELECT CASE WHEN awaits IS NULL THEN state ELSE 'running' END AS state
+        FROM penstock.task_executions
         WHERE id > run.first AND id <= run.last
         ORDER BY id
     ) AS task
@@ -126,7 +128,7 @@ WITH moment AS MATERIALIZED (
     SET state = ended.state, error = ended.error, finished_at = moment.now
     FROM ended, moment
     WHERE run.id = ANY (ARRAY(SELECT id FROM ended)) AND run.id = ended.id AND run.finished_at IS NULL
-    RETURNING run.id, run.state, ended.data, ended.n, moment.now
+    RETURNING run.id, run.parent_id, run.state, ended.data, ended.n, moment.now
 ), ready AS (
     INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, suspect, task)
     SELECT id, queue, priority, suspect, task FROM moved WHERE state = 'ready' ORDER BY n
@@ -145,7 +147,17 @@ WITH moment AS MATERIALIZED (
     ORDER BY step, n
 ), woken AS (
     SELECT count(pg_notify(penstock.wake_channel(queue), state)) AS queues
-    FROM (SELECT DISTINCT queue, state FROM moved WHERE state IN ('ready', 'scheduled') AND :notify::text = 'yes') AS touched
+    FROM (
+        SELECT queue, state FROM moved WHERE state IN ('ready', 'scheduled')
+        UNION
+        SELECT parent.queue, 'waiting' FROM closed
+        JOIN penstock.task_executions AS parent ON parent.id = closed.parent_id
+        WHERE parent.id = ANY (ARRAY(SELECT parent_id FROM closed))
+    ) AS touched
+    WHERE :notify::text = 'yes'
+), word AS (
+    INSERT INTO penstock.task_wakes (task_execution_id)
+    SELECT parent_id FROM closed WHERE parent_id IS NOT NULL
 )
 SELECT (SELECT count(*) FROM moved), (SELECT count(*) FROM closed), woken.queues FROM woken;
 

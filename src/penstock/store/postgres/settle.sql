@@ -10,7 +10,7 @@ WITH moment AS MATERIALIZED (
 ), batch AS MATERIALIZED (
     SELECT * FROM json_to_recordset(:batch::json) AS outcome (
         n integer, id uuid, fence bigint, worker_id text, event text, state text, result text,
-        error text, data text, delay_us bigint, started_at_us bigint, gives_back boolean, writes text
+        error text, data text, delay_us bigint, started_at_us bigint, gives_back boolean, writes text, awaits text
     )
 ), moved AS (
     UPDATE penstock.task_executions AS task
@@ -25,6 +25,7 @@ WITH moment AS MATERIALIZED (
         run_at = CASE WHEN batch.state = 'scheduled' THEN moment.now + batch.delay_us * interval '1 microsecond' ELSE task.run_at END,
         result = batch.result,
         writes = batch.writes,
+        awaits = CASE WHEN task.cancel_requested THEN NULL ELSE batch.awaits END,
         error = coalesce(batch.error, task.error),
         started_at = coalesce('epoch'::timestamptz + batch.started_at_us * interval '1 microsecond', task.started_at),
         finished_at = CASE

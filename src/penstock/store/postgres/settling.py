@@ -5,7 +5,7 @@ from datetime import datetime
 
 from penstock.model.events import EventType
 from penstock.model.executions import Lease
-from penstock.model.outcomes import Outcome
+from penstock.model.outcomes import SUSPENDED, Outcome
 from penstock.model.states import SubState
 from penstock.store.batches import encode_leases, encode_outcomes
 from penstock.store.follow_ups import following
@@ -13,6 +13,7 @@ from penstock.store.postgres import running
 from penstock.store.postgres.creating import create
 from penstock.store.postgres.serials import advance
 from penstock.store.postgres.session import Session
+from penstock.store.postgres.waiting import wake
 from penstock.store.runs import outputs_of
 from penstock.store.scripts import run
 
@@ -21,11 +22,14 @@ def settle(session: Session, outcomes: Sequence[Outcome]) -> list[Lease]:
     """One statement, and so one round trip, unless other executions depend on the end."""
     serials = {outcome.serial for outcome in outcomes if outcome.serial is not None}
     run_ids = {outcome.run_id for outcome in outcomes if outcome.run_id is not None}
-    if not serials and not run_ids and not any(outcome.has_follow_ups for outcome in outcomes):
+    suspended = [one.lease.execution_id for one in outcomes if isinstance(one, SUSPENDED)]
+    follow_ups = any(outcome.has_follow_ups for outcome in outcomes)
+    if not (serials or run_ids or suspended or follow_ups):
         return _settle(session, outcomes)
     with session.transaction():
         locked = running.lock(session, run_ids) if run_ids else []
         lost = _settle(session, outcomes)
+        wake(session, suspended)
         running.advance(session, locked, outputs_of(outcomes, lost))
         advance(session, serials)
         return lost

@@ -23,6 +23,8 @@ from penstock.model.executions import (
     Promoted,
     Recovered,
     RerunAnswer,
+    SignalAnswer,
+    StepDone,
     Swept,
     Whereabouts,
 )
@@ -61,11 +63,13 @@ from penstock.store.postgres import (
     running,
     settling,
     sweeping,
+    waiting,
 )
 from penstock.store.postgres.connecting import Connection, Connections
 from penstock.store.postgres.creating import create
 from penstock.store.postgres.session import Session
 from penstock.store.postgres.wakeups import PostgresDistributor
+from penstock.store.remembering import Remembers
 from penstock.store.runs import RunWriter
 from penstock.store.scripts import Row, Script, run
 from penstock.store.settling import settle_each
@@ -79,7 +83,7 @@ CANCEL_TRIES = 10
 LONGEST_PULSE = 10.0
 
 
-class PostgresStore(Steered, OnCallers):
+class PostgresStore(Steered, Remembers, OnCallers):
     """Keeps executions in the tables of one schema of a PostgreSQL database."""
 
     def __init__(
@@ -279,7 +283,7 @@ class PostgresStore(Steered, OnCallers):
     def _cancel_run(
         self, run_id: str, *, reason: str | None, error: str | None = None
     ) -> RunAnswer:
-        answer: RunAnswer | None = None
+        answer: tuple[RunAnswer, list[str]] | None = None
         for tries_left in reversed(range(CANCEL_TRIES)):
             answer = self._run(
                 "cancel a run",
@@ -289,7 +293,10 @@ class PostgresStore(Steered, OnCallers):
             )
             if answer is not None:
                 break
-        return answer or "unknown"
+        became, children = answer or ("unknown", [])
+        for child in children:
+            self.cancel_run(child, reason=reason)
+        return became
 
     def _end_overdue_runs(self, *, limit: int) -> None:
         overdue = self._run(
@@ -297,6 +304,40 @@ class PostgresStore(Steered, OnCallers):
         )
         for run_id in overdue:
             self._cancel_run(run_id, reason="the run is out of time", error=OUT_OF_TIME)
+
+    # --- what tasks remember and wait for -------------------------------------------------
+
+    def store_steps(self, steps: Sequence[StepDone]) -> list[Lease]:
+        if not steps:
+            return []
+        return self._run("store steps", lambda session: waiting.store_steps(session, steps))
+
+    def start_child(self, lease: Lease, step: str, child: NewRun) -> str:
+        writer = running.Writer(self.statements, now=self._now(), notify=self._notify)
+        return self._run(
+            "start a workflow",
+            lambda session: waiting.start_child(session, writer, lease, step, child),
+        )
+
+    def signal(self, execution_id: str, name: str, data: str) -> SignalAnswer:
+        answer = self._run(
+            "send a signal",
+            lambda it: run(self._signalling(execution_id, name, data, notify=True), it.execute),
+        )
+        self.propagate()
+        return answer
+
+    def _signalling(
+        self, execution_id: str, name: str, data: str, *, notify: bool
+    ) -> Script[SignalAnswer]:
+        return waiting.signal(
+            self.statements,
+            execution_id,
+            name,
+            data,
+            now=self._now(),
+            notify=notify and self._notify,
+        )
 
     # --- workers ----------------------------------------------------------------------
 
@@ -359,19 +400,21 @@ class PostgresStore(Steered, OnCallers):
     # --- people -----------------------------------------------------------------------
 
     def cancel(self, ids: Sequence[str], *, reason: str | None = None) -> list[CancelAnswer]:
-        wanted, states = sorted(set(ids)), None
+        wanted, withdrawn = sorted(set(ids)), None
         for tries_left in reversed(range(CANCEL_TRIES)):
-            states = self._run(
+            withdrawn = self._run(
                 "cancel",
                 lambda session, last_try=tries_left == 0: people.cancel(  # type: ignore[misc]
                     session, wanted, reason=reason, last_try=last_try
                 ),
             )
-            if states is not None:
+            if withdrawn is not None:
                 break
-        known = states or {}
+        found, children = withdrawn or ({}, [])
         self.propagate()
-        return [cancel_answer(known.get(id_)) for id_ in ids]
+        for child in children:
+            self.cancel_run(child, reason=reason)
+        return [cancel_answer(found.get(id_)) for id_ in ids]
 
     def _rerun_plain(self, ids: Sequence[str]) -> dict[str, RerunAnswer]:
         wanted = sorted(set(ids))

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from penstock.model.executions import Swept
+from penstock.model.ids import last_id_of
 from penstock.store.decoding import LOWEST_ID
 from penstock.store.postgres.session import Session
 
@@ -10,14 +11,14 @@ from penstock.store.postgres.session import Session
 def sweep(
     session: Session, *, older_than: timedelta, after: str | None, limit: int, dry_run: bool
 ) -> Swept:
-    ((removed, last),) = session.rows(
+    ((removed, found, last),) = session.rows(
         "count_sweepable" if dry_run else "sweep",
         older_than=older_than,
         after=after or LOWEST_ID,
         limit=limit,
         now=session.now,
     )
-    return Swept(removed, last if removed == limit else None)
+    return Swept(removed, last_id_of(last) if found == limit else None)
 
 
 def sweep_events(

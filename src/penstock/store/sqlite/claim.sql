@@ -77,4 +77,5 @@ SET state = 'running', sub_state = 'active', attempt = attempt + 1, fence = fenc
 FROM taken
 WHERE task_executions.id = taken.id AND task_executions.state = 'ready'
 RETURNING id, root_id, fence, task, args, queue, priority, seq, attempt, retries, crashes,
-          suspect, serial, follow_ups;
+          suspect, serial, follow_ups,
+          coalesce(run_at, CASE attempt WHEN 1 THEN created_at END) AS due_at;

@@ -1,8 +1,9 @@
--- What `verify` reads: a stretch of ids at a time. A plain task is the root of its own history,
--- so the events and the outbox rows of a stretch lie in the same range as its executions.
+-- What `verify` reads: a stretch of ids at a time. A task is the root of its own history, or it
+-- lies right behind its run, which is: so the events and the outbox rows of a stretch lie in the
+-- same range as its executions.
 
 -- name: examine_until
--- How far a stretch reaches: as far as none of the three tables has too many rows in it.
+-- How far a stretch reaches: as far as none of the four tables has too many rows in it.
 SELECT min(
     coalesce((SELECT id FROM task_executions
               WHERE id > :after ORDER BY id LIMIT 1 OFFSET :limit - 1), :highest),
@@ -33,6 +34,16 @@ SELECT task.id, task.root_id, task.task, task.queue, task.priority, task.state, 
 FROM task_executions AS task
 WHERE task.id > :after AND task.id <= :until
 ORDER BY task.id;
+
+-- name: examine_runs
+-- There is one writer, so nobody leaves word here either.
+SELECT id, state, graph, cancel_requested, error, finished_at IS NOT NULL, 0
+FROM workflow_executions
+WHERE id > :after AND id <= :until
+ORDER BY id;
+
+-- name: examine_inputs
+SELECT inputs FROM workflow_executions WHERE id = :id;
 
 -- name: examine_outbox
 SELECT task_execution_id, queue, priority, suspect, task

@@ -4,7 +4,14 @@ from collections.abc import Iterator
 
 from penstock.model.examinations import Examined
 from penstock.store.decoding import HIGHEST_ID, LOWEST_ID
-from penstock.store.examined import EVENTS_PER_EXECUTION, assemble
+from penstock.store.examined import (
+    EVENTS_PER_EXECUTION,
+    Stretch,
+    Values,
+    assemble,
+    last_of_stretch,
+)
+from penstock.store.ranges import encode_ranges
 from penstock.store.scripts import Row
 from penstock.store.sqlite.transaction import Transaction
 
@@ -12,19 +19,27 @@ from penstock.store.sqlite.transaction import Transaction
 def examine(view: Transaction, *, after: str | None, until: str | None, limit: int) -> Examined:
     begin = after or LOWEST_ID
     if until is None:
-        ((until,),) = view.rows(
+        ((reached,),) = view.rows(
             "examine_until",
             after=begin,
             limit=limit,
             most_events=EVENTS_PER_EXECUTION * limit,
             highest=HIGHEST_ID,
         )
-    return assemble(
+        until = last_of_stretch(reached)
+    stretch = Stretch(
         view.rows("examine_executions", after=begin, until=until),
+        view.rows("examine_runs", after=begin, until=until),
         view.rows("examine_outbox", after=begin, until=until),
         _events(view, after=begin, until=until),
-        until=until,
     )
+    return assemble(stretch, lambda run_id: _values(view, run_id), until=until)
+
+
+def _values(view: Transaction, run_id: str) -> Values:
+    ((inputs,),) = view.rows("examine_inputs", id=run_id)
+    written = view.rows("run_writes", runs=encode_ranges([run_id]))
+    return Values(inputs, {task_id: writes for _, task_id, writes in written})
 
 
 def _events(view: Transaction, *, after: str, until: str) -> Iterator[Row]:

@@ -4,7 +4,7 @@ WHERE state = 'scheduled' AND run_at > :after;
 
 -- name: promote
 UPDATE task_executions
-SET state = 'ready'
+SET state = 'ready', awaits = NULL
 WHERE state = 'scheduled' AND id IN (
     SELECT due.id FROM task_executions AS due INDEXED BY task_executions_due
     WHERE due.state = 'scheduled' AND due.run_at <= :now

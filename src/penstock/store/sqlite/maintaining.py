@@ -42,6 +42,8 @@ def promote(transaction: Transaction, *, limit: int) -> Promoted:
             for row in rows
         ]
     )
+    around = {row[1] for row in rows if row[1] != row[0]}
+    run(go_on(transaction.statements, around, now=transaction.now), transaction.execute)
     for (run_id,) in transaction.rows("overdue_runs", now=transaction.now, limit=limit):
         cancel_run(transaction, run_id, reason="the run is out of time", error=OUT_OF_TIME)
     later = _earliest(transaction, after=transaction.now)

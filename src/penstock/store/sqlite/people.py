@@ -6,6 +6,7 @@ from penstock.errors import KeyTaken
 from penstock.model.events import EventType
 from penstock.model.states import State
 from penstock.store.batches import encode_strings, event_data
+from penstock.store.runs import Withdrawn, awaited_runs
 from penstock.store.scripts import Row, run
 from penstock.store.sqlite.creating import advance
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction
@@ -13,10 +14,11 @@ from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction
 
 def withdraw(
     transaction: Transaction, ids: Sequence[str], *, reason: str | None
-) -> tuple[dict[str, State], set[str]]:
-    """Return the states in which they were found, and the runs that they are part of."""
+) -> tuple[Withdrawn, set[str]]:
+    """Return what was found, and the runs that have to be looked at."""
     wanted = encode_strings(sorted(set(ids)))
-    states = {row[0]: State(row[1]) for row in transaction.rows("tasks", ids=wanted)}
+    tasks = transaction.rows("tasks", ids=wanted)
+    states = {row[0]: State(row[1]) for row in tasks}
     transaction.rows("withdraw", ids=wanted)
     moved = sorted(transaction.rows("cancel", ids=wanted, now=transaction.now))
     transaction.rows("request_cancel", ids=wanted)
@@ -28,7 +30,10 @@ def withdraw(
         ]
     )
     _advance_serials_of(transaction, moved)
-    return states, {root_id for id_, root_id, _ in moved if root_id != id_}
+    gone = {id_ for id_, _, _ in moved}
+    children = awaited_runs(row[6] for row in tasks if row[0] in gone)
+    around = {root_id for id_, root_id, _ in moved if root_id != id_}
+    return Withdrawn(states, children), around
 
 
 def rerun(transaction: Transaction, ids: Sequence[str]) -> dict[str, State]:
@@ -56,7 +61,7 @@ def _refuse_taken_keys(transaction: Transaction, wanted: str, tasks: Sequence[Ro
         raise KeyTaken(execution_id, key=key, holder=holder)
     # Two finished executions may have had the same key, one after the other.
     first: dict[tuple[str, str], str] = {}
-    for id_, _, task, key, _, finished_at in tasks:
+    for id_, _, task, key, _, finished_at, _ in tasks:
         if key is None or finished_at is None:
             continue
         if first.setdefault((task, key), id_) != id_:

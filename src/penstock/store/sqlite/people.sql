@@ -1,5 +1,5 @@
 -- name: tasks
-SELECT id, state, task, key, serial, finished_at FROM task_executions
+SELECT id, state, task, key, serial, finished_at, awaits FROM task_executions
 WHERE id IN (SELECT value FROM json_each(:ids))
 ORDER BY id;
 
@@ -9,7 +9,7 @@ WHERE task_execution_id IN (SELECT value FROM json_each(:ids));
 
 -- name: cancel
 UPDATE task_executions
-SET state = 'cancelled', finished_at = :now
+SET state = 'cancelled', awaits = NULL, finished_at = :now
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('scheduled', 'waiting', 'ready')
 RETURNING id, root_id, serial;
 

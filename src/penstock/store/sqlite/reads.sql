@@ -41,3 +41,21 @@ ORDER BY seq;
 
 -- name: counts
 SELECT state, count(*) FROM task_executions GROUP BY state;
+
+-- name: gauges
+-- Each count has an index of its own that leaves out what has ended, so their cost follows the
+-- live and the failed, never the millions that are kept.
+SELECT (SELECT count(*) FROM task_executions INDEXED BY task_executions_due WHERE state = 'scheduled'),
+       held.running, held.deferred,
+       (SELECT count(*) FROM task_executions INDEXED BY task_executions_failed WHERE state = 'failed'),
+       present.heard, present.silent
+FROM (
+    SELECT coalesce(sum(sub_state = 'active'), 0) AS running,
+           coalesce(sum(sub_state = 'deferred'), 0) AS deferred
+    FROM task_executions INDEXED BY task_executions_worker WHERE worker_id >= ''
+) AS held
+CROSS JOIN (
+    SELECT coalesce(sum(beat_at >= :heard_since), 0) AS heard,
+           coalesce(sum(beat_at < :heard_since), 0) AS silent
+    FROM workers
+) AS present;

@@ -15,6 +15,7 @@ from penstock.store.sql import Statement
 from penstock.store.sqlite.creating import in_iso, write_executions
 from penstock.store.sqlite.people import withdraw
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
+from penstock.store.sqlite.waking import wake
 
 
 class Writer:
@@ -67,10 +68,14 @@ class Writer:
             if state == State.READY
         ]
         closed: set[str] = set()
+        parents: list[str] = []
         if ends:
             rows = yield self._step("end_runs", ends=encode_rows(ends))
             closed = {row[0] for row in rows}
+            parents = [row[1] for row in rows if row[1] is not None]
         yield from self._write(ready, self._goings(moved, ends, closed))
+        around = yield from wake(self.statements, parents, now=self._now)
+        yield from go_on(self.statements, around, now=self._now)
 
     def _goings(
         self, moved: Sequence[Row], ends: Sequence[End], closed: set[str]
@@ -155,14 +160,16 @@ def switch(transaction: Transaction, script: Callable[[RunWriter], Script[RunAns
 def cancel(
     transaction: Transaction, run_id: str, *, reason: str | None, error: str | None
 ) -> RunAnswer:
-    """End a run early. With an error it will have failed."""
+    """End a run early, and what its tasks were waiting for. With an error it will have failed."""
     locked = run(runs.lock(transaction.statements, [run_id]), transaction.execute)
     if not locked:
         return run(steering.absent(transaction.statements, run_id), transaction.execute)
     writer = _writer(transaction)
     run(writer.change(run_id, RunChange(cancel=True, error=error)), transaction.execute)
     ids = run(steering.live_tasks(writer, locked[0]), transaction.execute)
-    withdraw(transaction, ids, reason=reason)
+    withdrawn, _ = withdraw(transaction, ids, reason=reason)
+    for child in withdrawn.children:
+        cancel(transaction, child, reason=reason, error=None)
     again = locked[0]._replace(cancel_requested=True, error=error or locked[0].error)
     run(advance_runs(writer, [again]), transaction.execute)
     return "already" if locked[0].cancel_requested else "done"

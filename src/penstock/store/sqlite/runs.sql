@@ -6,7 +6,7 @@ WITH incoming AS MATERIALIZED (
 )
 INSERT INTO workflow_executions (
     id, workflow, state, graph, fingerprint, inputs, follow_ups, timeout_us, deadline, created_at,
-    finished_at
+    finished_at, parent_id
 )
 SELECT json_extract(value, '$.id'),
        json_extract(value, '$.workflow'),
@@ -18,7 +18,8 @@ SELECT json_extract(value, '$.id'),
        json_extract(value, '$.timeout_us'),
        :now + json_extract(value, '$.timeout_us'),
        :now,
-       CASE WHEN json_extract(value, '$.state') <> 'running' THEN :now END
+       CASE WHEN json_extract(value, '$.state') <> 'running' THEN :now END,
+       json_extract(value, '$.parent_id')
 FROM incoming
 WHERE true
 ORDER BY n
@@ -55,9 +56,11 @@ ORDER BY id;
 
 -- name: run_states
 -- The ids of a run's tasks lie side by side, in the order of its graph.
+-- One that awaits something has begun: it neither waits for its dependencies nor is it held.
 SELECT json_extract(run.value, '$.first'), (
     SELECT group_concat(task.state, ',') FROM (
-        SELECT state FROM task_executions
+        SELECT CASE WHEN awaits IS NULL THEN state ELSE 'running' END AS state
+        FROM task_executions
         WHERE id > json_extract(run.value, '$.first') AND id <= json_extract(run.value, '$.last')
         ORDER BY id
     ) AS task
@@ -103,7 +106,7 @@ UPDATE workflow_executions AS run
 SET state = ended.state, error = ended.error, finished_at = :now
 FROM ended
 WHERE run.id = ended.id AND run.finished_at IS NULL
-RETURNING id;
+RETURNING id, parent_id;
 
 -- name: hold
 UPDATE task_executions SET state = 'waiting'

@@ -14,7 +14,8 @@ WITH element AS MATERIALIZED (
            json_extract(value, '$.delay_us') AS delay_us,
            json_extract(value, '$.started_at_us') AS started_at_us,
            json_extract(value, '$.gives_back') AS gives_back,
-           json_extract(value, '$.writes') AS writes
+           json_extract(value, '$.writes') AS writes,
+           json_extract(value, '$.awaits') AS awaits
     FROM element
 )
 UPDATE task_executions AS task
@@ -29,6 +30,7 @@ SET state = CASE WHEN task.cancel_requested AND batch.state <> 'completed' THEN 
     run_at = CASE WHEN batch.state = 'scheduled' THEN :now + batch.delay_us ELSE task.run_at END,
     result = batch.result,
     writes = batch.writes,
+    awaits = CASE WHEN task.cancel_requested THEN NULL ELSE batch.awaits END,
     error = coalesce(batch.error, task.error),
     started_at = coalesce(batch.started_at_us, task.started_at),
     finished_at = CASE

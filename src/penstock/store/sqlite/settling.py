@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from penstock.model.events import EventType
 from penstock.model.executions import Lease
-from penstock.model.outcomes import Outcome
+from penstock.model.outcomes import SUSPENDED, Outcome
 from penstock.model.states import State, SubState
 from penstock.store.batches import encode_leases, encode_outcomes
 from penstock.store.runs import outputs_of
@@ -14,6 +14,7 @@ from penstock.store.scripts import Row, run
 from penstock.store.sqlite.creating import advance, follow
 from penstock.store.sqlite.running import go_on
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
+from penstock.store.sqlite.waking import wake
 
 
 class Settlement(NamedTuple):
@@ -53,6 +54,8 @@ def _settle_round(transaction: Transaction, outcomes: Sequence[Outcome]) -> Sett
         transaction.rows("tell_settled", batch=batch, moved=moved, now=transaction.now)
     followed = [row[0] for row in rows if outcomes[place[row[0]]].has_follow_ups]
     run(follow(transaction.statements, followed, now=transaction.now), transaction.execute)
+    suspended = [one.lease.execution_id for one in outcomes if isinstance(one, SUSPENDED)]
+    run(wake(transaction.statements, suspended, now=transaction.now), transaction.execute)
     if run_ids := {row[1] for row in rows if row[1] != row[0]}:
         script = go_on(
             transaction.statements, run_ids, outputs_of(outcomes, ()), now=transaction.now

@@ -23,6 +23,8 @@ from penstock.model.executions import (
     Promoted,
     Recovered,
     RerunAnswer,
+    SignalAnswer,
+    StepDone,
     Swept,
     Whereabouts,
 )
@@ -47,6 +49,7 @@ from penstock.store.decoding import (
 from penstock.store.judging import judge_schema
 from penstock.store.migrations import Applied, check_compatible, missing
 from penstock.store.on_callers import OnCallers
+from penstock.store.remembering import Remembers
 from penstock.store.runs import RunWriter
 from penstock.store.scripts import Row, Script, run, undone_on_error
 from penstock.store.settling import settle_each
@@ -63,6 +66,7 @@ from penstock.store.sqlite import (
     running,
     settling,
     sweeping,
+    waiting,
 )
 from penstock.store.sqlite.creating import create, moment_now, write_executions
 from penstock.store.sqlite.sharing import SharedFile
@@ -76,7 +80,7 @@ T = TypeVar("T")
 _NEVER = -1
 
 
-class SqliteStore(Steered, OnCallers):
+class SqliteStore(Steered, Remembers, OnCallers):
     """Keeps executions in the tables of one SQLite file, or in memory (`:memory:`)."""
 
     def __init__(
@@ -307,6 +311,34 @@ class SqliteStore(Steered, OnCallers):
             lambda transaction: running.cancel(transaction, run_id, reason=reason, error=None),
         )
 
+    # --- what tasks remember and wait for -------------------------------------------------
+
+    def store_steps(self, steps: Sequence[StepDone]) -> list[Lease]:
+        if not steps:
+            return []
+        return self._write("store steps", lambda it: waiting.store_steps(it, steps))
+
+    def start_child(self, lease: Lease, step: str, child: NewRun) -> str:
+        started = self._write(
+            "start a workflow", lambda it: waiting.start_child(it, lease, step, child)
+        )
+        self._file.tell_of_work()
+        return started
+
+    def signal(self, execution_id: str, name: str, data: str) -> SignalAnswer:
+        answer = self._write(
+            "send a signal",
+            lambda it: run(self._signalling(execution_id, name, data, notify=True), it.execute),
+        )
+        self._file.tell_of_work()
+        return answer
+
+    def _signalling(
+        self, execution_id: str, name: str, data: str, *, notify: bool
+    ) -> Script[SignalAnswer]:
+        del notify  # whoever waits for work on SQLite watches the file
+        return waiting.signal(self.statements, execution_id, name, data, now=self._given_now())
+
     # --- workers ----------------------------------------------------------------------
 
     def register(self, worker: WorkerInfo) -> None:
@@ -376,10 +408,12 @@ class SqliteStore(Steered, OnCallers):
 
     def cancel(self, ids: Sequence[str], *, reason: str | None = None) -> list[CancelAnswer]:
         def withdraw(transaction: Transaction) -> dict[str, State]:
-            states, run_ids = people.withdraw(transaction, ids, reason=reason)
+            withdrawn, run_ids = people.withdraw(transaction, ids, reason=reason)
             script = running.go_on(self.statements, run_ids, now=transaction.now)
             run(script, transaction.execute)
-            return states
+            for child in withdrawn.children:
+                running.cancel(transaction, child, reason=reason, error=None)
+            return withdrawn.states
 
         states = self._write("cancel", withdraw)
         return [cancel_answer(states.get(id_)) for id_ in ids]

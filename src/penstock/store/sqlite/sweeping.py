@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
+from penstock.model.ids import last_id_of
 from penstock.store.batches import encode_strings
 from penstock.store.decoding import LOWEST_ID
+from penstock.store.ranges import encode_ranges
 from penstock.store.sqlite.transaction import Transaction
 
 
@@ -30,6 +32,7 @@ class Batch(NamedTuple):
 
     ids: list[str]
     next: str | None
+    runs: tuple[str, ...] = ()  # each with all of its tasks
 
 
 def executions(view: Transaction, old: Old) -> Batch:
@@ -40,14 +43,26 @@ def executions(view: Transaction, old: Old) -> Batch:
         made_before=old.made_before(view),
         limit=old.limit,
     )
-    ids = [row[0] for row in rows]
-    return Batch(ids, ids[-1] if len(ids) == old.limit else None)
+    ids = [id_ for id_, root_id in rows if id_ == root_id]
+    runs = dict.fromkeys(root_id for id_, root_id in rows if id_ != root_id)
+    return Batch(ids, last_id_of(rows[-1][0]) if len(rows) == old.limit else None, tuple(runs))
+
+
+def count(view: Transaction, batch: Batch) -> int:
+    ((tasks,),) = view.rows("count_tasks_of", runs=encode_ranges(batch.runs))
+    return len(batch.ids) + len(batch.runs) + int(tasks)
 
 
 def sweep(transaction: Transaction, old: Old, batch: Batch) -> int:
-    rows = transaction.rows("sweep", ids=encode_strings(batch.ids), before=old.before(transaction))
-    transaction.rows("sweep_once_ledger", ids=encode_strings([row[0] for row in rows]))
-    return len(rows)
+    before = old.before(transaction)
+    gone = transaction.rows("sweep", ids=encode_strings(batch.ids), before=before)
+    runs: list[str] = []
+    if batch.runs:
+        rows = transaction.rows("sweep_runs", ids=encode_strings(batch.runs), before=before)
+        runs = [row[0] for row in rows]
+        gone += transaction.rows("sweep_tasks_of", runs=encode_ranges(runs))
+    transaction.rows("sweep_once_ledger", ids=encode_strings([row[0] for row in gone]))
+    return len(gone) + len(runs)
 
 
 def roots(view: Transaction, old: Old) -> Batch:

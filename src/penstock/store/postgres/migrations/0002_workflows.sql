@@ -10,6 +10,7 @@ CREATE TABLE penstock.workflow_executions (
     graph            text        NOT NULL,
     fingerprint      text        NOT NULL,
     inputs           text        NOT NULL,
+    parent_id        uuid,
     cancel_requested boolean     NOT NULL DEFAULT false,
     error            text,
     follow_ups       text,
@@ -31,5 +32,31 @@ CREATE TABLE penstock.run_propagations (
     run_id uuid   NOT NULL
 );
 
+-- What a task has done and need not do again in a later attempt.
+CREATE TABLE penstock.step_results (
+    task_execution_id uuid        NOT NULL,
+    name              text        NOT NULL,
+    result            text        NOT NULL,
+    at                timestamptz NOT NULL,
+    PRIMARY KEY (task_execution_id, name)
+);
+
+-- What others have told a task; the first of a name wins.
+CREATE TABLE penstock.signals (
+    task_execution_id uuid        NOT NULL,
+    name              text        NOT NULL,
+    data              text        NOT NULL,
+    at                timestamptz NOT NULL,
+    PRIMARY KEY (task_execution_id, name)
+);
+
+-- Tasks that may have what they wait for: a signal, or the end of a run that they started.
+CREATE TABLE penstock.task_wakes (
+    seq               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    task_execution_id uuid   NOT NULL
+);
+
 ALTER TABLE penstock.task_executions ADD COLUMN writes text;
+-- While it is set, the task waits for it without a worker: 'signal:…' or 'run:…'.
+ALTER TABLE penstock.task_executions ADD COLUMN awaits text;
 ALTER TABLE penstock.task_executions ADD COLUMN trace text;

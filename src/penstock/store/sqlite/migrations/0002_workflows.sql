@@ -10,6 +10,7 @@ CREATE TABLE workflow_executions (
     graph            TEXT    NOT NULL,
     fingerprint      TEXT    NOT NULL,
     inputs           TEXT    NOT NULL,
+    parent_id        TEXT,
     cancel_requested INTEGER NOT NULL DEFAULT 0,
     error            TEXT,
     follow_ups       TEXT,
@@ -24,5 +25,25 @@ CREATE INDEX workflow_executions_deadline ON workflow_executions (deadline)
 CREATE INDEX workflow_executions_failed ON workflow_executions (id)
     WHERE state = 'failed';
 
+-- What a task has done and need not do again in a later attempt.
+CREATE TABLE step_results (
+    task_execution_id TEXT    NOT NULL,
+    name              TEXT    NOT NULL,
+    result            TEXT    NOT NULL,
+    at                INTEGER NOT NULL,
+    PRIMARY KEY (task_execution_id, name)
+) WITHOUT ROWID;
+
+-- What others have told a task; the first of a name wins.
+CREATE TABLE signals (
+    task_execution_id TEXT    NOT NULL,
+    name              TEXT    NOT NULL,
+    data              TEXT    NOT NULL,
+    at                INTEGER NOT NULL,
+    PRIMARY KEY (task_execution_id, name)
+) WITHOUT ROWID;
+
 ALTER TABLE task_executions ADD COLUMN writes TEXT;
+-- While it is set, the task waits for it without a worker: 'signal:…' or 'run:…'.
+ALTER TABLE task_executions ADD COLUMN awaits TEXT;
 ALTER TABLE task_executions ADD COLUMN trace TEXT;
