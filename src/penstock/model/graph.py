@@ -17,6 +17,13 @@ from penstock.model.runs import RunState
 from penstock.model.states import FINAL, State
 
 
+class ForEach(msgspec.Struct, frozen=True):
+    """A task runs once for each element of a list."""
+
+    parameter: str  # that takes the element
+    source: int  # the place of the task that returns the list
+
+
 class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One task of a workflow."""
 
@@ -31,6 +38,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     outputs: dict[str, int] = {}  # parameters that take a result, and the place it comes from
     context: str | None = None  # the parameter that takes the context
     follow_ups: str | None = None
+    for_each: ForEach | None = None
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -50,6 +58,10 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for node in self.nodes:
             found.append(frozenset(node.after).union(*(found[place] for place in node.after)))
         return tuple(found)
+
+    @cached_property
+    def has_groups(self) -> bool:
+        return any(node.for_each is not None for node in self.nodes)
 
     def downstream(self, places: Iterable[int]) -> frozenset[int]:
         """These places, and those of all tasks downstream of them."""
@@ -168,6 +180,7 @@ def arguments(
     inputs: Mapping[str, bytes],
     result_of: Callable[[int], str | None],
     context: Callable[[], str],
+    element: str | None = None,
 ) -> str:
     """Return the arguments of a task as JSON text, put together from texts that are stored.
 
@@ -177,6 +190,8 @@ def arguments(
     members += [
         f"{_quoted(name)}:{result_of(place) or 'null'}" for name, place in node.outputs.items()
     ]
+    if node.for_each is not None and element is not None:
+        members.append(f"{_quoted(node.for_each.parameter)}:{element}")
     if node.context is not None:
         members.append(f"{_quoted(node.context)}:{context()}")
     return "{" + ",".join(members) + "}"

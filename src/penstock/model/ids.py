@@ -26,6 +26,10 @@ _NANOSECONDS = 1_000_000
 _COUNTER_END = 1 << 42
 _RANDOM_BYTES = 4096
 _PLACE_DIGITS = 6  # hexadecimal: the ids of a run's tasks are its own, counted up
+_ELEMENT_BITS = 14  # of them, for the elements of a task that runs for each of a list
+
+MOST_TASKS = (1 << 4 * _PLACE_DIGITS - _ELEMENT_BITS) - 2
+MOST_ELEMENTS = 10_000
 
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _COMPACT = re.compile(r"[0-9a-f]{32}")
@@ -132,8 +136,26 @@ def placed_id(run_id: str, place: int) -> str:
 
 
 def place_of(task_id: str) -> int:
-    """Return the place of a run's task, from its id."""
-    return int(task_id[-_PLACE_DIGITS:], 16) - 1
+    """Return the place of a run's task, from its id; for an element, that of its task."""
+    number = int(task_id[-_PLACE_DIGITS:], 16)
+    return (number >> _ELEMENT_BITS or number) - 1
+
+
+def element_id(run_id: str, place: int, index: int) -> str:
+    """Return the id of one element of the task at a place of a run."""
+    number = (place + 1 << _ELEMENT_BITS) + index
+    return f"{run_id[:-_PLACE_DIGITS]}{number:0{_PLACE_DIGITS}x}"
+
+
+def index_of(task_id: str) -> int | None:
+    """Return which element an id belongs to; None if it is that of a task itself."""
+    number = int(task_id[-_PLACE_DIGITS:], 16)
+    return number & (1 << _ELEMENT_BITS) - 1 if number >> _ELEMENT_BITS else None
+
+
+def last_place_of(run_id: str) -> str:
+    """Return the greatest id that a task of this run can have which is no element."""
+    return f"{run_id[:-_PLACE_DIGITS]}{(1 << _ELEMENT_BITS) - 1:0{_PLACE_DIGITS}x}"
 
 
 def run_of(task_id: str) -> str:

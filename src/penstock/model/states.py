@@ -38,6 +38,9 @@ TRANSITIONS: Mapping[tuple[State | None, EventType], State] = MappingProxyType(
         (State.WAITING, EventType.MARKED_READY): State.READY,
         (State.WAITING, EventType.SCHEDULED): State.SCHEDULED,
         (State.WAITING, EventType.SKIPPED): State.SKIPPED,
+        # A task that runs for each element of a list ends with the last of them.
+        (State.WAITING, EventType.COMPLETED): State.COMPLETED,
+        (State.WAITING, EventType.FAILED): State.FAILED,
         (State.WAITING, EventType.CANCELLED): State.CANCELLED,
         (State.SCHEDULED, EventType.MARKED_READY): State.READY,
         (State.SCHEDULED, EventType.PAUSED): State.WAITING,

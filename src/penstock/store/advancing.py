@@ -11,11 +11,13 @@ import msgspec
 
 from penstock.model.context import merged
 from penstock.model.graph import Decision, arguments, candidates, decide, decode_graph, end_of
-from penstock.model.ids import last_id_of, place_of, placed_id
+from penstock.model.ids import MOST_ELEMENTS, last_place_of, place_of, placed_id
 from penstock.model.runs import RunState
 from penstock.model.states import State
+from penstock.store import fanning
 from penstock.store.batches import encode_rows, event_data
 from penstock.store.ending import error_of, follow
+from penstock.store.fanning import ELEMENTS, Group, Opened
 from penstock.store.runs import Change, End, Locked, Output, RunWriter, raw_members
 from penstock.store.scripts import Script, Step
 
@@ -32,36 +34,45 @@ def advance(
     if not runs:
         return
     states = yield from states_of(writer, runs)
-    yield from _hold(writer, runs, states)
-    moving = [_Moving(run, states[run.id]) for run in runs if run.state == RunState.RUNNING]
+    looked_at = [Standing(run, states[run.id]) for run in runs]
+    results: dict[str, str | None] = {id_: one.result for id_, one in (known or {}).items()}
+    yield from _look_at_lists(writer, looked_at, results)
+    yield from _hold(writer, [one for one in looked_at if one.paused])
+    moving = [one for one in looked_at if not one.paused]
     yield from _read_writes(writer, moving)
     for one in moving:
-        one.decide()
-    results = yield from _results(writer, moving, known or {})
-    changes = [change for one in moving for change in one.changes(results)]
+        yield from _decide(writer, one, results)
+    yield from _read_results(writer, moving, results)
+    changes = [change for one in looked_at for change in one.changes(results)]
     for n, change in enumerate(changes):
         change.n = n
-    decided = {one.run.id: one.decision.end for one in moving}
     ended = [
-        (run, end, error_of(run, end, states[run.id]))
-        for run in runs
-        if (end := _end(run, states[run.id], decided)) is not None
+        (one.run, end, error_of(one.run, end, one.states))
+        for one in looked_at
+        if (end := one.end()) is not None
     ]
-    if not changes and not ended:
-        return
-    yield from writer.let_go(changes, [_told(n, *one) for n, one in enumerate(ended)])
-    yield from follow(writer, ended)
+    if changes or ended:
+        yield from writer.let_go(changes, [_told(n, *one) for n, one in enumerate(ended)])
+        yield from follow(writer, ended)
 
 
-class _Moving:
-    """A run that is not paused, and what follows from the states of its tasks."""
+class Standing:
+    """A run that nobody else can change meanwhile, and what follows from where its tasks stand."""
 
-    def __init__(self, run: Locked, states: Sequence[State]) -> None:
+    def __init__(self, run: Locked, tokens: Sequence[str]) -> None:
         self.run = run
         self.graph = decode_graph(run.graph)
-        self.states = states
+        self.paused = run.state == RunState.PAUSED
+        self.states: list[State] = []
+        self.lists: list[Group] = []  # the tasks that wait for their elements
+        for place, token in enumerate(tokens):
+            has_elements = token.startswith(ELEMENTS)
+            if has_elements:
+                self.lists.append(Group(run.id, place, int(token.removeprefix(ELEMENTS))))
+            self.states.append(State.RUNNING if has_elements else State(token))
         self.writes: dict[int, str] = {}  # by place
         self.decision = Decision([], [], None)
+        self._more: list[Change] = []
         self._contexts: dict[int, dict[str, Any]] = {}
 
     @property
@@ -76,6 +87,27 @@ class _Moving:
             cancel_requested=self.run.cancel_requested,
         )
 
+    @property
+    def to_open(self) -> dict[int, str]:
+        """The tasks whose turn it is to run for each element of a list, and who returned it."""
+        nodes = self.graph.nodes
+        return {
+            place: self.id_of(for_each.source)
+            for place in self.decision.ready
+            if (for_each := nodes[place].for_each) is not None
+        }
+
+    def settle(self, place: int, change: Change) -> None:
+        """Note what becomes of a task that waits for elements."""
+        self._more.append(change)
+        state = State(change.state)
+        self.states[place] = State.RUNNING if state is State.WAITING else state
+        if change.writes is not None:
+            self.writes[place] = change.writes
+
+    def let_go(self, changes: Sequence[Change]) -> None:
+        self._more.extend(changes)
+
     def _context_of(self, place: int) -> dict[str, Any]:
         if place not in self._contexts:
             upstream = sorted(self.graph.ancestors[place])
@@ -83,89 +115,149 @@ class _Moving:
             self._contexts[place] = merged(self.run.inputs, seen)
         return self._contexts[place]
 
+    def id_of(self, place: int) -> str:
+        return placed_id(self.run.id, place)
+
     @property
     def sources(self) -> Iterator[str]:
         """The tasks whose results are needed."""
         for place in self.decision.ready:
-            for source in self.graph.nodes[place].outputs.values():
-                yield placed_id(self.run.id, source)
+            yield from map(self.id_of, self.graph.nodes[place].outputs.values())
 
     def changes(self, results: Mapping[str, str | None]) -> Iterator[Change]:
+        yield from self._more
         for place in self.decision.skipped:
-            yield Change(0, placed_id(self.run.id, place), State.SKIPPED)
+            yield Change(0, self.id_of(place), State.SKIPPED)
         for place in self.decision.ready:
-            args = self._arguments(place, results)
-            yield Change(0, placed_id(self.run.id, place), State.READY, args)
+            node = self.graph.nodes[place]
+            # Without these it is complete since the run began.
+            fed = node.outputs or node.context is not None
+            args = self.arguments(place, results) if fed else None
+            yield Change(0, self.id_of(place), State.READY, args)
 
-    def _arguments(self, place: int, results: Mapping[str, str | None]) -> str | None:
-        node = self.graph.nodes[place]
-        if not node.outputs and node.context is None:
-            return None  # complete since the run began
+    def arguments(
+        self, place: int, results: Mapping[str, str | None], element: str | None = None
+    ) -> str:
         return arguments(
-            node,
+            self.graph.nodes[place],
             inputs=raw_members(self.run.inputs),
-            result_of=lambda source: results.get(placed_id(self.run.id, source)),
+            result_of=lambda source: results.get(self.id_of(source)),
             context=lambda: _encode(self._context_of(place)).decode(),
+            element=element,
         )
 
+    def end(self) -> RunState | None:
+        end = self.decision.end
+        if self.paused:  # what was running may have been the last of it
+            end = end_of(self.graph, self.states, cancel_requested=self.run.cancel_requested)
+        # It ran out of time: whatever was cancelled for that, it is a failure.
+        return RunState.FAILED if end is not None and self.run.error is not None else end
 
-def states_of(writer: RunWriter, runs: Sequence[Locked]) -> Script[dict[str, list[State]]]:
-    """The states of each run's tasks, in the order of its graph."""
+
+def states_of(writer: RunWriter, runs: Sequence[Locked]) -> Script[dict[str, list[str]]]:
+    """Where each run's tasks stand, in the order of its graph."""
     rows = yield Step(writer.statements["run_states"], {"runs": _ranges(runs)})
-    return {run_id: [State(one) for one in states.split(",")] for run_id, states in rows}
+    return {run_id: states.split(",") for run_id, states in rows}
 
 
 def _ranges(runs: Sequence[Locked]) -> str:
-    return encode_rows([{"first": run.id, "last": last_id_of(run.id)} for run in runs])
+    return encode_rows([{"first": run.id, "last": last_place_of(run.id)} for run in runs])
 
 
-def _hold(
-    writer: RunWriter, runs: Sequence[Locked], states: Mapping[str, Sequence[State]]
+def _look_at_lists(
+    writer: RunWriter, runs: Sequence[Standing], results: dict[str, str | None]
 ) -> Script[None]:
-    """Take back what of a paused run could begin."""
-    held = [
-        placed_id(run.id, place)
-        for run in runs
-        if run.state == RunState.PAUSED
-        for place, state in enumerate(states[run.id])
-        if state in {State.READY, State.SCHEDULED}
+    """End the tasks whose elements have all ended, and let go what a pause held back."""
+    groups = [(one, group) for one in runs for group in one.lists]
+    counted = yield from fanning.count(writer, [group for _, group in groups])
+    looked_at = [
+        (one, group)
+        for one, group in groups
+        if counted[group.id].live == 0 or (counted[group.id].held and not one.paused)
     ]
+    elements = yield from fanning.read(writer, [group for _, group in looked_at])
+    for one, group in looked_at:
+        found = elements[group.id]
+        if counted[group.id].live:
+            waiting = [element for element in found if element.state is State.WAITING]
+            one.let_go([Change(0, element.id, State.READY) for element in waiting])
+        else:
+            change = fanning.close_list(group, found)
+            results[group.id] = change.result
+            one.settle(group.place, change)
+
+
+def _hold(writer: RunWriter, paused: Sequence[Standing]) -> Script[None]:
+    """Take back what of a paused run could begin."""
+    could_begin = {State.READY, State.SCHEDULED}
+    held = [
+        one.id_of(place)
+        for one in paused
+        for place, state in enumerate(one.states)
+        if state in could_begin
+    ]
+    elements = yield from fanning.read(writer, [group for one in paused for group in one.lists])
+    for found in elements.values():
+        held += [element.id for element in found if element.state in could_begin]
     if held:
         yield from writer.hold(held)
 
 
-def _read_writes(writer: RunWriter, moving: Sequence[_Moving]) -> Script[None]:
+def _read_writes(writer: RunWriter, moving: Sequence[Standing]) -> Script[None]:
     """Look up what completed tasks wrote, where somebody is about to see it."""
     asking = {one.run.id: one for one in moving if one.asks_context}
     if not asking:
         return
     ranges = _ranges([one.run for one in asking.values()])
-    for run_id, task_id, writes in (yield Step(writer.statements["run_writes"], {"runs": ranges})):
+    rows = yield Step(writer.statements["run_writes"], {"runs": ranges})
+    for run_id, task_id, writes in rows:
         asking[run_id].writes[place_of(task_id)] = writes
 
 
-def _results(
-    writer: RunWriter, moving: Sequence[_Moving], known: Mapping[str, Output]
-) -> Script[dict[str, str | None]]:
-    """What the tasks returned that feed those which are let go."""
-    results: dict[str, str | None] = {id_: output.result for id_, output in known.items()}
-    wanted = {source for one in moving for source in one.sources}
-    if unknown := sorted(wanted - results.keys()):
+def _decide(writer: RunWriter, one: Standing, results: dict[str, str | None]) -> Script[None]:
+    """Decide, and decide again when a list turns out to be empty, or to be none."""
+    one.decide()
+    while places := one.to_open:
+        yield from _read_missing(writer, [*places.values(), *one.sources], results)
+        stored = yield from fanning.read(
+            writer, [Group(one.run.id, place, MOST_ELEMENTS) for place in places]
+        )
+        for place, source in places.items():
+            opened = fanning.open_list(
+                one.run.id,
+                place,
+                one.graph.nodes[place],
+                results[source],
+                arguments_of=lambda item, place=place: one.arguments(place, results, item),  # type: ignore[misc]
+                stored=stored[one.id_of(place)],
+            )
+            results[one.id_of(place)] = opened.change.result
+            one.settle(place, opened.change)
+            yield from _write_elements(writer, one, opened)
+        one.decide()
+
+
+def _write_elements(writer: RunWriter, one: Standing, opened: Opened) -> Script[None]:
+    if opened.new:
+        yield from writer.add(opened.new)
+    if opened.reset:
+        yield from writer.reset(opened.reset)
+        one.let_go(opened.again)
+
+
+def _read_results(
+    writer: RunWriter, moving: Sequence[Standing], results: dict[str, str | None]
+) -> Script[None]:
+    """Look up what the tasks returned that feed those which are let go."""
+    yield from _read_missing(writer, [id_ for one in moving for id_ in one.sources], results)
+
+
+def _read_missing(
+    writer: RunWriter, ids: Sequence[str], results: dict[str, str | None]
+) -> Script[None]:
+    if unknown := sorted(set(ids) - results.keys()):
         rows = yield Step(writer.statements["run_results"], {"ids": encode_rows(unknown)})
-        results |= {id_: result for id_, _, result in rows}
-    return results
-
-
-def _end(
-    run: Locked, states: Sequence[State], decided: Mapping[str, RunState | None]
-) -> RunState | None:
-    if run.id in decided:
-        end = decided[run.id]
-    else:  # paused: what was running may have been the last of it
-        graph = decode_graph(run.graph)
-        end = end_of(graph, states, cancel_requested=run.cancel_requested)
-    # It ran out of time: whatever was cancelled for that, it is a failure.
-    return RunState.FAILED if end is not None and run.error is not None else end
+        results.update({id_: result for id_, _, result in rows})
 
 
 def _told(n: int, run: Locked, end: RunState, error: str | None) -> End:

@@ -231,7 +231,15 @@ class Store(Protocol):
         ...
 
     def tasks_of(self, run_id: str) -> list[Snapshot]:
-        """The tasks of a run, in the order of its graph."""
+        """The tasks of a run, in the order of its graph, without the elements of lists."""
+        ...
+
+    def elements_of(self, run_id: str, place: int, *, limit: int = 100) -> list[Snapshot]:
+        """The first elements of the task at this place, which runs for each of a list."""
+        ...
+
+    def count_elements(self, run_id: str) -> dict[int, dict[State, int]]:
+        """How many elements are in each state, by the place of their task."""
         ...
 
     # --- what tasks remember and wait for -------------------------------------------------

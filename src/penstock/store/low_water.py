@@ -4,6 +4,9 @@ Rows that a claim must step over gather at the head of a lane: dead ones while s
 transaction stays open, and those of tasks that this worker does not know. A mark is only
 a hint: a slow transaction may commit a lower sequence later, so every so often, and
 whenever a scan finds nothing, the lanes are looked up afresh and scanned from zero.
+
+A lane that is empty at that moment is not forgotten: while other lanes have work, nothing
+would look for its next task until the lanes are looked up again.
 """
 
 import time
@@ -13,6 +16,7 @@ from typing import NamedTuple
 
 RESCAN_EVERY = 0.25
 RESCAN_SHARE = 20  # a slow thorough scan may take a twentieth of the time, not more
+KEEP_LANES = 32  # the lanes of unusual priorities that had work last: each costs a look
 
 
 class Lane(NamedTuple):
@@ -29,6 +33,7 @@ class LowWater:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._marks: dict[Lane, int] = {}
+        self._had_work: dict[Lane, None] = {}  # the latest last
         self._thorough_until = float("-inf")
 
     @property
@@ -39,7 +44,9 @@ class LowWater:
     def thorough_scan(self, lanes: Iterable[Lane]) -> Iterator[None]:
         """Forget all marks and start again with these lanes, from zero."""
         begun = self._monotonic()
-        self._marks = dict.fromkeys(lanes, 0)
+        kept = tuple(self._had_work)[-KEEP_LANES:]
+        self._had_work = dict.fromkeys(kept)
+        self._marks = dict.fromkeys((*lanes, *kept), 0)
         yield
         ended = self._monotonic()
         self._thorough_until = ended + max(RESCAN_EVERY, RESCAN_SHARE * (ended - begun))
@@ -48,7 +55,8 @@ class LowWater:
         """The lanes to scan, in order, each with its mark; suspects first among their equals."""
         turn = {queue: place for place, queue in enumerate(queues)}
         wanted = sorted(
-            (lane for lane in tuple(self._marks) if lane.queue in turn),
+            {lane for lane in tuple(self._marks) if lane.queue in turn}
+            | {Lane(queue, 0, suspect=False) for queue in turn},
             key=lambda lane: (turn[lane.queue], -lane.priority, not lane.suspect),
         )
         return [(lane, self._mark(lane)) for lane in wanted if suspects or not lane.suspect]
@@ -59,6 +67,8 @@ class LowWater:
     def found(self, lane: Lane, first: int) -> None:
         """Remember where a scan of this lane found its first row."""
         self._marks[lane] = first
+        self._had_work.pop(lane, None)
+        self._had_work[lane] = None
 
 
 class LowWaterMarks:

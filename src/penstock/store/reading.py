@@ -1,13 +1,14 @@
 """Reads that are the same on every database but for the rows: how they are said is shared."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from penstock.model.events import Event
 from penstock.model.executions import Snapshot
-from penstock.model.ids import last_id_of, run_of
+from penstock.model.ids import element_id, last_id_of, last_place_of, place_of, run_of
 from penstock.model.runs import RunSnapshot, RunState
 from penstock.model.states import State
 from penstock.model.workers import Peer
@@ -112,9 +113,24 @@ class Reads(ABC):
         return [decode_run(row, self._moment) for row in rows]
 
     def tasks_of(self, run_id: str) -> list[Snapshot]:
-        last = last_id_of(run_id)
+        last = last_place_of(run_id)
         rows = self._rows("read the tasks of a run", "tasks_of", run_id=run_id, last=last)
         return [decode_snapshot(row, self._moment) for row in rows]
+
+    def elements_of(self, run_id: str, place: int, *, limit: int = 100) -> list[Snapshot]:
+        first = element_id(run_id, place, 0)
+        last = element_id(run_id, place, limit - 1)
+        ids = {"run_id": run_id, "first": first, "last": last}
+        rows = self._rows("read the elements of a task", "elements_of", **ids)
+        return [decode_snapshot(row, self._moment) for row in rows]
+
+    def count_elements(self, run_id: str) -> dict[int, dict[State, int]]:
+        first, last = element_id(run_id, 0, 0), last_id_of(run_id)
+        found: dict[int, Counter[State]] = {}
+        rows = self._rows("count the elements of tasks", "count_elements", first=first, last=last)
+        for id_, state, count in rows:
+            found.setdefault(place_of(id_), Counter())[State(state)] += count
+        return {place: dict(states) for place, states in found.items()}
 
     def workers(self) -> list[Peer]:
         return [decode_peer(row, self._moment) for row in self._rows("list the workers", "workers")]

@@ -52,12 +52,19 @@ class TaskRow(msgspec.Struct):
 
 
 class Change(msgspec.Struct):
-    """A waiting task that goes: ready with these arguments (None: as they are), or skipped."""
+    """A waiting task that goes: ready with these arguments (None: as they are), or skipped.
+
+    One that runs for each element of a list waits for them, and ends with the last.
+    """
 
     n: int
     id: str
     state: str
     args: str | None = None
+    result: str | None = None
+    error: str | None = None
+    writes: str | None = None
+    awaits: str | None = None
 
 
 class End(msgspec.Struct):
@@ -112,6 +119,14 @@ class RunWriter(Protocol):
     def let_go(self, changes: Sequence[Change], ends: Sequence[End]) -> Script[None]: ...
 
     def hold(self, task_ids: Sequence[str]) -> Script[None]: ...
+
+    def add(self, elements: Sequence[TaskRow]) -> Script[None]:
+        """Write elements of a list, and let them go."""
+        ...
+
+    def reset(self, element_ids: Sequence[str]) -> Script[None]:
+        """Let ended elements wait again."""
+        ...
 
     def create(self, executions: Sequence[NewExecution]) -> Script[object]: ...
 

@@ -4,7 +4,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 from penstock.model.executions import RerunAnswer
-from penstock.model.ids import place_of
 from penstock.model.runs import RunAnswer
 from penstock.store import steering
 from penstock.store.reading import Reads
@@ -30,8 +29,7 @@ class Steered(Reads):
         return self._steer("resume a run", lambda writer: steering.resume(writer, run_id))
 
     def rerun_run(self, run_id: str, *, tasks: Sequence[str] | None = None) -> RunAnswer:
-        places = None if tasks is None else [place_of(task_id) for task_id in tasks]
-        return self._steer("rerun a run", lambda writer: steering.rerun(writer, run_id, places))
+        return self._steer("rerun a run", lambda writer: steering.rerun(writer, run_id, tasks))
 
     def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:
         of_runs: dict[str, list[str]] = {}

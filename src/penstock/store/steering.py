@@ -1,13 +1,14 @@
 """What people, and the clock, do to runs as a whole."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from penstock.model.events import RunEvent
-from penstock.model.graph import decode_graph
-from penstock.model.ids import placed_id
+from penstock.model.ids import MOST_ELEMENTS, index_of, place_of, placed_id
 from penstock.model.runs import FINAL_RUN, RunAnswer, RunState
 from penstock.model.states import FINAL, State
-from penstock.store.advancing import advance, states_of
+from penstock.store import fanning
+from penstock.store.advancing import Standing, advance, states_of
+from penstock.store.fanning import Group
 from penstock.store.runs import Locked, RunChange, RunWriter, lock
 from penstock.store.scripts import Script, Step
 from penstock.store.sql import Statement
@@ -32,30 +33,48 @@ def _switch(writer: RunWriter, run_id: str, state: RunState, event: RunEvent) ->
     return "done"
 
 
-def rerun(writer: RunWriter, run_id: str, places: Collection[int] | None) -> Script[RunAnswer]:
+def rerun(writer: RunWriter, run_id: str, tasks: Collection[str] | None) -> Script[RunAnswer]:
     """Give tasks that have ended, and all downstream of them, a new life.
 
-    Without `places`: those that failed or were cancelled. What the others returned is kept.
+    Without `tasks`: those that failed or were cancelled. What the others returned is kept. A
+    task that runs for each element of a list takes all of its elements along when it is named,
+    and otherwise those that did not complete.
     """
     rows = yield Step(writer.statements["lock_run"], {"id": run_id})
     if not rows:
         return "unknown"
     run = Locked(*rows[0])
-    states = (yield from states_of(writer, [run]))[run_id]
-    graph = decode_graph(run.graph)
-    if places is None:
+    standing = Standing(run, (yield from states_of(writer, [run]))[run_id])
+    states = standing.states
+    if tasks is None:
         places = [n for n, one in enumerate(states) if one in {State.FAILED, State.CANCELLED}]
-    again = graph.downstream(places)
+    else:
+        places = [place_of(task_id) for task_id in tasks]
+    again = sorted(standing.graph.downstream(places))
     if any(states[place] not in FINAL and states[place] is not State.WAITING for place in again):
         return "live"
-    ended = [placed_id(run_id, place) for place in sorted(again) if states[place] in FINAL]
+    ended = [placed_id(run_id, place) for place in again if states[place] in FINAL]
     if not ended:
         return "nothing"
+    elements = yield from _elements_again(writer, standing, again, tasks or ())
     was_over = RunState(run.state) in FINAL_RUN
-    yield from writer.revive(run_id, ended, ended=was_over)
+    yield from writer.revive(run_id, [*ended, *elements], ended=was_over)
     state = RunState.RUNNING if was_over else RunState(run.state)
     yield from advance(writer, [run._replace(state=state, cancel_requested=False, error=None)])
     return "done"
+
+
+def _elements_again(
+    writer: RunWriter, standing: Standing, places: Sequence[int], tasks: Collection[str]
+) -> Script[list[str]]:
+    """The elements of named tasks; of others their list decides, when it is opened again."""
+    named = {place_of(one) for one in tasks if index_of(one) is None}
+    nodes = standing.graph.nodes
+    lists = [place for place in places if nodes[place].for_each is not None and place in named]
+    groups = [Group(standing.run.id, place, MOST_ELEMENTS) for place in lists]
+    stored = yield from fanning.read(writer, groups)
+    of_lists = [element.id for found in stored.values() for element in found]
+    return [*of_lists, *(one for one in tasks if index_of(one) is not None)]
 
 
 def absent(statements: Mapping[str, Statement], run_id: str) -> Script[RunAnswer]:
@@ -65,7 +84,14 @@ def absent(statements: Mapping[str, Statement], run_id: str) -> Script[RunAnswer
 
 
 def live_tasks(writer: RunWriter, run: Locked) -> Script[list[str]]:
-    states = yield from states_of(writer, [run])
-    return [
-        placed_id(run.id, place) for place, state in enumerate(states[run.id]) if state not in FINAL
+    """What of a run can be cancelled: a task with elements ends with them."""
+    standing = Standing(run, (yield from states_of(writer, [run]))[run.id])
+    lists = {group.place for group in standing.lists}
+    stored = yield from fanning.read(writer, standing.lists)
+    elements = [one.id for found in stored.values() for one in found if one.state not in FINAL]
+    live = [
+        placed_id(run.id, place)
+        for place, state in enumerate(standing.states)
+        if state not in FINAL and place not in lists
     ]
+    return [*live, *elements]

@@ -42,6 +42,15 @@ class Writer:
         batch = {"tasks": encode_rows(changes), "ends": encode_rows(ends)}
         yield Step(self.statements["let_go"], {**batch, **self._moment})
 
+    def add(self, elements: Sequence[TaskRow]) -> Script[None]:
+        yield Step(
+            self.statements["add_elements"], {"tasks": encode_rows(elements), **self._moment}
+        )
+
+    def reset(self, element_ids: Sequence[str]) -> Script[None]:
+        parameters = {"ids": encode_rows(element_ids), "now": self._moment["now"]}
+        yield Step(self.statements["reset_elements"], parameters)
+
     def hold(self, task_ids: Sequence[str]) -> Script[None]:
         parameters = {"ids": encode_rows(task_ids), "now": self._moment["now"]}
         yield Step(self.statements["hold"], parameters)

@@ -84,7 +84,7 @@ FOR NO KEY UPDATE;
 -- One that awaits something has begun: it neither waits for its dependencies nor is it held.
 SELECT run.first::text, (
     SELECT string_agg(task.state, ',') FROM (
-        SELECT CASE WHEN awaits IS NULL THEN state ELSE 'running' END AS state
+        SELECT CASE WHEN awaits IS NULL THEN state WHEN awaits LIKE 'elements:%' THEN awaits ELSE 'running' END AS state
         FROM penstock.task_executions
         WHERE id > run.first AND id <= run.last
         ORDER BY id
@@ -111,18 +111,22 @@ WHERE id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text(:ids::tex
 WITH moment AS MATERIALIZED (
     SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
 ), batch AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(:tasks::text::json) AS task (n integer, id uuid, state text, args text)
+    SELECT * FROM json_to_recordset(:tasks::text::json) AS task (
+        n integer, id uuid, state text, args text, result text, error text, writes text, awaits text
+    )
 ), ended AS MATERIALIZED (
     SELECT * FROM json_to_recordset(:ends::text::json) AS run (n integer, id uuid, state text, error text, data text)
 ), moved AS (
     UPDATE penstock.task_executions AS task
     SET state = CASE WHEN batch.state = 'ready' AND task.run_at > moment.now THEN 'scheduled' ELSE batch.state END,
-        args = coalesce(batch.args, task.args),
-        finished_at = CASE WHEN batch.state = 'skipped' THEN moment.now END
+        args = coalesce(batch.args, task.args), result = batch.result,
+        error = coalesce(batch.error, task.error),
+        writes = batch.writes, awaits = batch.awaits,
+        finished_at = CASE WHEN batch.state IN ('skipped', 'completed', 'failed', 'cancelled') THEN moment.now END
     FROM batch, moment
     WHERE task.id = ANY (ARRAY(SELECT id FROM batch)) AND task.id = batch.id AND task.state = 'waiting'
     RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.suspect, task.state,
-              task.run_at, batch.n, moment.now
+              task.run_at, task.error, batch.n, moment.now
 ), closed AS (
     UPDATE penstock.workflow_executions AS run
     SET state = ended.state, error = ended.error, finished_at = moment.now
@@ -137,10 +141,10 @@ WITH moment AS MATERIALIZED (
     SELECT root_id, task_id, type, data, now
     FROM (
         SELECT root_id, id AS task_id,
-               CASE state WHEN 'ready' THEN 'task.marked_ready' WHEN 'skipped' THEN 'task.skipped' ELSE 'task.scheduled' END AS type,
-               CASE state WHEN 'scheduled' THEN '{"run_at":"' || to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"') || '"}' END AS data,
+               CASE state WHEN 'ready' THEN 'task.marked_ready' ELSE 'task.' || state END AS type,
+               CASE WHEN state = 'failed' THEN '{"error":' || error || '}' WHEN state = 'scheduled' THEN '{"run_at":"' || to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"') || '"}' END AS data,
                now, 1 AS step, n
-        FROM moved
+        FROM moved WHERE state <> 'waiting'
         UNION ALL
         SELECT id, NULL, 'workflow.' || state, data, now, 2, n FROM closed
     ) AS fact
@@ -160,6 +164,76 @@ WITH moment AS MATERIALIZED (
     SELECT parent_id FROM closed WHERE parent_id IS NOT NULL
 )
 SELECT (SELECT count(*) FROM moved), (SELECT count(*) FROM closed), woken.queues FROM woken;
+
+-- name: elements
+-- Of tasks that run for each element of a list; their ids lie side by side.
+SELECT task.id::text, CASE WHEN task.awaits IS NULL THEN task.state ELSE 'running' END, task.args,
+       task.result, task.writes
+FROM json_to_recordset(:groups::text::json) AS list (first uuid, last uuid)
+CROSS JOIN LATERAL (
+    SELECT id, state, awaits, args, result, writes FROM penstock.task_executions
+    WHERE id >= list.first AND id <= list.last
+    ORDER BY id
+) AS task;
+
+-- name: element_states
+-- How many of each list have not ended, and what of them could go on by now.
+SELECT list.first::text, task.live, task.held, task.failed, task.cancelled
+FROM json_to_recordset(:groups::text::json) AS list (first uuid, last uuid)
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE finished_at IS NULL) AS live,
+           count(*) FILTER (WHERE state = 'waiting' AND awaits IS NULL) AS held,
+           count(*) FILTER (WHERE state = 'failed') AS failed,
+           count(*) FILTER (WHERE state = 'cancelled') AS cancelled
+    FROM penstock.task_executions
+    WHERE id >= list.first AND id <= list.last
+) AS task;
+
+-- name: add_elements
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
+), task AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(:tasks::text::json) AS new (
+        n integer, id uuid, root_id uuid, task text, queue text, priority integer,
+        max_crashes integer, args text, state text, follow_ups text
+    )
+), created AS (
+    INSERT INTO penstock.task_executions (
+        id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, created_at
+    )
+    SELECT task.id, task.root_id, task.task, task.queue, task.priority, task.args, task.state,
+           task.max_crashes, task.follow_ups, moment.now
+    FROM task, moment
+    ORDER BY task.n
+), ready AS (
+    INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, task)
+    SELECT id, queue, priority, task FROM task ORDER BY n
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
+    SELECT task.root_id, task.id, fact.type, moment.now
+    FROM moment, task CROSS JOIN (VALUES (1, 'task.created'), (2, 'task.marked_ready')) AS fact (step, type)
+    ORDER BY task.n, fact.step
+)
+SELECT count(pg_notify(penstock.wake_channel(queue), 'ready'))
+FROM (SELECT DISTINCT queue FROM task WHERE :notify::text = 'yes') AS touched;
+
+-- name: reset_elements
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
+), wanted AS MATERIALIZED (
+    SELECT value::uuid AS id FROM json_array_elements_text(:ids::text::json)
+), moved AS (
+    UPDATE penstock.task_executions AS task
+    SET state = 'waiting', retries = 0, crashes = 0, suspect = false, cancel_requested = false,
+        run_at = NULL, result = NULL, error = NULL, writes = NULL, progress = NULL,
+        started_at = NULL, finished_at = NULL
+    FROM moment
+    WHERE task.id = ANY (ARRAY(SELECT id FROM wanted))
+      AND task.state IN ('completed', 'failed', 'skipped', 'cancelled')
+    RETURNING task.id, task.root_id, moment.now
+)
+INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
+SELECT root_id, id, 'task.rerun', now FROM moved ORDER BY id;
 
 -- name: hold
 -- Takes back what has not begun of a paused run. The outbox first, as the claim does.
@@ -277,6 +351,21 @@ WHERE id < :before::uuid
   AND (:state::text IS NULL OR state = :state)
 ORDER BY id DESC
 LIMIT :limit;
+
+-- name: elements_of
+SELECT id::text, root_id::text, task, args, queue, priority, state, sub_state, attempt, retries,
+       crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
+FROM penstock.task_executions
+WHERE id >= :first::uuid AND id <= :last::uuid AND root_id = :run_id::uuid
+ORDER BY id;
+
+-- name: count_elements
+-- By the digits that tell the task, and a few more: whoever asks adds up.
+SELECT min(id::text), state, count(*)
+FROM penstock.task_executions
+WHERE id >= :first::uuid AND id <= :last::uuid
+GROUP BY substr(id::text, 31, 3), state;
 
 -- name: tasks_of
 SELECT id::text, root_id::text, task, args, queue, priority, state, sub_state, attempt, retries,

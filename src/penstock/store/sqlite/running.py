@@ -64,7 +64,7 @@ class Writer:
             moved = sorted(rows, key=lambda row: place[row[0]])
         ready = [
             ReadyRow(id_, None, queue, priority, suspect=bool(suspect), task=task)
-            for id_, _, task, queue, priority, suspect, state, _ in moved
+            for id_, _, task, queue, priority, suspect, state, _, _ in moved
             if state == State.READY
         ]
         closed: set[str] = set()
@@ -80,12 +80,35 @@ class Writer:
     def _goings(
         self, moved: Sequence[Row], ends: Sequence[End], closed: set[str]
     ) -> Iterator[EventRow]:
-        for id_, root_id, *_, state, run_at in moved:
+        for id_, root_id, *_, state, run_at, error in moved:
+            if state == State.WAITING:
+                continue  # for its elements, from now on
             data = event_data(run_at=in_iso(run_at)) if state == State.SCHEDULED else None
+            if state == State.FAILED:
+                data = f'{{"error":{error}}}'
             yield self._event(root_id, id_, _LET_GO[State(state)], data)
         for end in ends:
             if end.id in closed:
                 yield self._event(end.id, None, f"workflow.{end.state}", end.data)
+
+    def add(self, elements: Sequence[TaskRow]) -> Script[None]:
+        yield self._step("start_tasks", tasks=encode_rows(elements))
+        ready = [
+            ReadyRow(one.id, None, one.queue, one.priority, suspect=False, task=one.task)
+            for one in elements
+        ]
+        events = [
+            self._event(one.root_id, one.id, event)
+            for one in elements
+            for event in (EventType.CREATED, EventType.MARKED_READY)
+        ]
+        yield from self._write(ready, events)
+
+    def reset(self, element_ids: Sequence[str]) -> Script[None]:
+        rows = yield self._step("reset_tasks", ids=encode_rows(element_ids))
+        yield from self._write(
+            [], [self._event(root_id, id_, EventType.RERUN) for id_, root_id in sorted(rows)]
+        )
 
     def hold(self, task_ids: Sequence[str]) -> Script[None]:
         ids = encode_rows(task_ids)
@@ -136,6 +159,9 @@ _LET_GO = {
     State.READY: EventType.MARKED_READY,
     State.SKIPPED: EventType.SKIPPED,
     State.SCHEDULED: EventType.SCHEDULED,
+    State.COMPLETED: EventType.COMPLETED,
+    State.FAILED: EventType.FAILED,
+    State.CANCELLED: EventType.CANCELLED,
 }
 
 

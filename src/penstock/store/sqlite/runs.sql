@@ -59,7 +59,7 @@ ORDER BY id;
 -- One that awaits something has begun: it neither waits for its dependencies nor is it held.
 SELECT json_extract(run.value, '$.first'), (
     SELECT group_concat(task.state, ',') FROM (
-        SELECT CASE WHEN awaits IS NULL THEN state ELSE 'running' END AS state
+        SELECT CASE WHEN awaits IS NULL THEN state WHEN awaits LIKE 'elements:%' THEN awaits ELSE 'running' END AS state
         FROM task_executions
         WHERE id > json_extract(run.value, '$.first') AND id <= json_extract(run.value, '$.last')
         ORDER BY id
@@ -84,16 +84,22 @@ WHERE id IN (SELECT value FROM json_each(:ids));
 WITH batch AS MATERIALIZED (
     SELECT json_extract(value, '$.id') AS id,
            json_extract(value, '$.state') AS state,
-           json_extract(value, '$.args') AS args
+           json_extract(value, '$.args') AS args,
+           json_extract(value, '$.result') AS result,
+           json_extract(value, '$.error') AS error,
+           json_extract(value, '$.writes') AS writes,
+           json_extract(value, '$.awaits') AS awaits
     FROM json_each(:tasks)
 )
 UPDATE task_executions AS task
 SET state = CASE WHEN batch.state = 'ready' AND task.run_at > :now THEN 'scheduled' ELSE batch.state END,
-    args = coalesce(batch.args, task.args),
-    finished_at = CASE WHEN batch.state = 'skipped' THEN :now END
+    args = coalesce(batch.args, task.args), result = batch.result,
+    error = coalesce(batch.error, task.error),
+    writes = batch.writes, awaits = batch.awaits,
+    finished_at = CASE WHEN batch.state IN ('skipped', 'completed', 'failed', 'cancelled') THEN :now END
 FROM batch
 WHERE task.id = batch.id AND task.state = 'waiting'
-RETURNING id, root_id, task, queue, priority, suspect, state, run_at;
+RETURNING id, root_id, task, queue, priority, suspect, state, run_at, error;
 
 -- name: end_runs
 WITH ended AS MATERIALIZED (
@@ -107,6 +113,25 @@ SET state = ended.state, error = ended.error, finished_at = :now
 FROM ended
 WHERE run.id = ended.id AND run.finished_at IS NULL
 RETURNING id, parent_id;
+
+-- name: elements
+-- Of tasks that run for each element of a list; their ids lie side by side.
+SELECT task.id, CASE WHEN task.awaits IS NULL THEN task.state ELSE 'running' END, task.args,
+       task.result, task.writes
+FROM json_each(:groups) AS list CROSS JOIN task_executions AS task
+WHERE task.id >= json_extract(list.value, '$.first') AND task.id <= json_extract(list.value, '$.last')
+ORDER BY task.id;
+
+-- name: element_states
+-- How many of each list have not ended, and what of them could go on by now.
+SELECT json_extract(list.value, '$.first'),
+       count(*) FILTER (WHERE task.finished_at IS NULL),
+       count(*) FILTER (WHERE task.state = 'waiting' AND task.awaits IS NULL),
+       count(*) FILTER (WHERE task.state = 'failed'),
+       count(*) FILTER (WHERE task.state = 'cancelled')
+FROM json_each(:groups) AS list CROSS JOIN task_executions AS task
+WHERE task.id >= json_extract(list.value, '$.first') AND task.id <= json_extract(list.value, '$.last')
+GROUP BY list.key;
 
 -- name: hold
 UPDATE task_executions SET state = 'waiting'
@@ -172,6 +197,21 @@ WHERE id < :before
   AND (:state IS NULL OR state = :state)
 ORDER BY id DESC
 LIMIT :limit;
+
+-- name: elements_of
+SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
+       crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
+FROM task_executions
+WHERE id >= :first AND id <= :last AND root_id = :run_id
+ORDER BY id;
+
+-- name: count_elements
+-- By the digits that tell the task, and a few more: whoever asks adds up.
+SELECT min(id), state, count(*)
+FROM task_executions
+WHERE id >= :first AND id <= :last
+GROUP BY substr(id, 31, 3), state;
 
 -- name: tasks_of
 SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
