@@ -5,16 +5,18 @@ import importlib
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, TypedDict, Unpack
+from typing import Any, ParamSpec, TypedDict, Unpack, overload
 from uuid import UUID
 
 from penstock.engine.background import BackgroundWorker
 from penstock.engine.client import Client
 from penstock.engine.declaring import TaskDecorator
 from penstock.engine.executions import Execution, StateName
+from penstock.engine.hooks import Hooks, HookSet
+from penstock.engine.remembering import checked_name as checked_step_name
 from penstock.engine.requests import (
     EnqueueOptions,
     InvalidOption,
@@ -26,17 +28,25 @@ from penstock.engine.requests import (
     new_execution,
 )
 from penstock.engine.retention import Retention
+from penstock.engine.runs import Code, Run, RunStateName, checked_run_state
 from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.tasks import Task
 from penstock.engine.worker import Worker
-from penstock.errors import PenstockError
+from penstock.engine.workflow_tasks import PartOfWorkflow, WorkflowTask
+from penstock.engine.workflows import Workflow
+from penstock.errors import ExecutionNotFound, PenstockError
+from penstock.model.durations import Duration
+from penstock.model.executions import SignalAnswer
 from penstock.model.ids import parse_id
 from penstock.model.payloads import decode, encode
-from penstock.registry import AnyTask, Registry
+from penstock.rebinding import Rebindable, RunByATest
+from penstock.registry import AnyTask, AnyWorkflow, PlainTask, Registry
 from penstock.running import WorkerChoices, run_in_foreground, worker_options
 from penstock.settings import Settings, load_settings
 from penstock.store.contract import Store
 from penstock.store.opening import open_store
+
+P = ParamSpec("P")
 
 _apps: "weakref.WeakSet[App]" = weakref.WeakSet()
 
@@ -62,7 +72,16 @@ class FindOptions(TypedDict, total=False):
     limit: int
 
 
-class App:
+class FindRunsOptions(TypedDict, total=False):
+    """What `app.find_runs` looks for; what is left out matches everything."""
+
+    workflow: str | Workflow[...] | None
+    state: RunStateName | None
+    before: str | UUID | None
+    limit: int
+
+
+class App(Rebindable):
     """Tasks and the database that keeps their executions.
 
     Making an App does no I/O. It opens its database when it is first used, once in every
@@ -82,7 +101,8 @@ class App:
         self._settings: Settings | None = None
         self._store: Store | None = None
         self._opening = threading.RLock()
-        self._client = Client(self._opened)
+        self._hooks = HookSet()
+        self._client = Client(self._opened, self._hooks)
         self._registry = Registry()
         self._included: list[Registry] = []
         self._bind(self._registry)
@@ -113,6 +133,10 @@ class App:
         if migrate is not None:
             self._migrate = migrate
         self._settings = None  # read before, perhaps, with other arguments
+
+    def add_hooks(self, hooks: Hooks) -> None:
+        """Let `hooks` hear what this App enqueues and what its workers do, from now on."""
+        self._hooks.add(hooks)
 
     @property
     def settings(self) -> Settings:
@@ -151,6 +175,7 @@ class App:
             schema=database.schema,
             notify=database.notify,
             listen_url=database.listen_url,
+            clock=self._client.clock,
         )
 
     def migrate(self) -> list[int]:
@@ -169,6 +194,11 @@ class App:
 
     def close(self) -> None:
         """Close the connections. The App opens again when it is used again."""
+        if self._rebound:
+            return  # a test has yet to look at what the program that it tests leaves behind
+        self._close()
+
+    def _close(self) -> None:
         with self._opening:
             store, self._store, self._settings = self._store, None, None
         if store is not None:
@@ -189,9 +219,38 @@ class App:
         """Declare a task: `@app.task` or `@app.task(queue="mail", retry=["1m", "5m"])`."""
         return self._registry.task
 
+    @overload
+    def workflow(
+        self,
+        name: str,
+        *,
+        timeout: Duration | None = None,
+        on_success: Task[..., Any] | None = None,
+        on_failure: Task[..., Any] | None = None,
+    ) -> Workflow[[]]: ...
+    @overload
+    def workflow(
+        self,
+        name: str,
+        *,
+        inputs: Callable[P, object],
+        timeout: Duration | None = None,
+        on_success: Task[..., Any] | None = None,
+        on_failure: Task[..., Any] | None = None,
+    ) -> Workflow[P]: ...
+    def workflow(self, name: str, **options: Any) -> AnyWorkflow:
+        """Declare a workflow; its tasks follow with `@workflow.task`."""
+        declared: AnyWorkflow = self._registry.workflow(name, **options)
+        return declared
+
     @property
-    def tasks(self) -> dict[str, AnyTask]:
-        """Every task that this App knows, by name."""
+    def workflows(self) -> dict[str, AnyWorkflow]:
+        """Every workflow that this App knows, by name."""
+        return {name: one for home in self._registries() for name, one in home.workflows.items()}
+
+    @property
+    def tasks(self) -> dict[str, PlainTask | Any]:  # or a WorkflowTask
+        """Every task that this App knows, by name, those of its workflows too."""
         return {task.name: task for registry in self._registries() for task in registry}
 
     def import_included(self) -> None:
@@ -219,6 +278,8 @@ class App:
         for other in self._registries():
             for task in registry:
                 other.refuse_another(task)
+            for workflow in registry.workflows.values():
+                other.refuse_another_workflow(workflow)
         self._bind(registry)
         self._included.append(registry)
 
@@ -266,6 +327,35 @@ class App:
     async def aenqueue_many(self, requests: Iterable[Request[Any]]) -> list[Execution[Any]]:
         return await self._client.aenqueue(checked_requests(requests))
 
+    def signal(
+        self,
+        execution_id: str | UUID,
+        name: str,
+        data: object = None,
+    ) -> SignalAnswer:
+        """Tell an execution that waits for this signal, or will: `handle.wait_for(signal=…)`.
+
+        In the transaction of an enclosing `app.using(connection=…)` block, if there is one.
+        Answers "told", "already" (the first signal of a name wins), or "finished".
+        """
+        return self._client.signal(
+            parse_id(execution_id),
+            checked_step_name("signal", name),
+            encode(data),
+        )
+
+    async def asignal(
+        self,
+        execution_id: str | UUID,
+        name: str,
+        data: object = None,
+    ) -> SignalAnswer:
+        return await self._client.asignal(
+            parse_id(execution_id),
+            checked_step_name("signal", name),
+            encode(data),
+        )
+
     def using(
         self, *, connection: SyncConnection | AsyncConnection, notify: bool = True
     ) -> AbstractContextManager[None]:
@@ -283,7 +373,9 @@ class App:
                 instead="Who has the task itself calls task.enqueue(…)",
             )
         task = self.find_task(checked_name("task", name))
-        if task is not None:
+        if isinstance(task, WorkflowTask):
+            raise PartOfWorkflow(task.name, task.workflow)
+        if isinstance(task, Task):
             return task.using(**options).request_named(arguments)
         if not isinstance(arguments, Mapping):
             raise InvalidOption(
@@ -299,7 +391,9 @@ class App:
 
     def worker(self, **options: Unpack[WorkerChoices]) -> BackgroundWorker:
         """Work in the background of a block: `with app.worker(slots=4): …`, also `async with`."""
-        return BackgroundWorker(lambda loop: self._made_worker(options, loop))
+        return BackgroundWorker(
+            lambda loop: None if self._rebound else self._made_worker(options, loop)
+        )
 
     def run_worker(self, *, until_idle: bool = False, **options: Unpack[WorkerChoices]) -> None:
         """Work in the foreground, until a signal says stop or, with `until_idle`, nothing is due.
@@ -307,6 +401,8 @@ class App:
         The first SIGTERM or SIGINT stops claiming and lets tasks finish for the grace period;
         the second releases them at once.
         """
+        if self._rebound:
+            raise RunByATest
         run_in_foreground(self._made_worker(options, None), until_idle=until_idle)
 
     def _made_worker(
@@ -318,16 +414,61 @@ class App:
             executions=timedelta(days=self.settings.cleanup.completed_after_days),
             events=timedelta(days=self.settings.execution_events.retention_days),
         )
-        return Worker(self.store, lambda: self.tasks, options, loop=loop, retention=retention)
+        return Worker(
+            self.store,
+            lambda: self.tasks,
+            options,
+            loop=loop,
+            retention=retention,
+            hooks=self._hooks,
+        )
 
     # --- look -------------------------------------------------------------------------
 
-    def get(self, execution_id: str | UUID) -> Execution[Any]:
-        """Read one execution by its id."""
-        return self._typed(self._client.get(execution_id))
+    def get(self, execution_id: str | UUID) -> Execution[Any] | Any:  # noqa: ANN401 - or a Run
+        """Read one execution by its id: of a task, or, as a Run, of a workflow.
 
-    async def aget(self, execution_id: str | UUID) -> Execution[Any]:
+        Who has the task or the workflow gets it typed: `task.get(…)`, `workflow.get(…)`.
+        """
+        wanted = parse_id(execution_id)
+        try:
+            return self._typed(self._client.get(wanted))
+        except ExecutionNotFound:
+            return Run.read(wanted, self._client, self._code)
+
+    async def aget(self, execution_id: str | UUID) -> Execution[Any] | Any:  # noqa: ANN401 - or a Run
         return await asyncio.to_thread(self.get, execution_id)
+
+    def find_runs(
+        self,
+        *,
+        workflow: str | Workflow[...] | None = None,
+        state: RunStateName | None = None,
+        before: str | UUID | None = None,
+        limit: int = 100,
+    ) -> list[Run]:
+        """Runs of workflows that match all that is given, newest first.
+
+        For the next page, pass the last one's id as `before`.
+        """
+        snapshots = self._client.find_runs(
+            workflow=workflow.name if isinstance(workflow, Workflow) else workflow,
+            state=None if state is None else checked_run_state(state),
+            before=None if before is None else parse_id(before),
+            limit=checked_limit(limit),
+        )
+        return [Run.of(snapshot, self._client, self._code) for snapshot in snapshots]
+
+    async def afind_runs(self, **filters: Unpack[FindRunsOptions]) -> list[Run]:
+        return await asyncio.to_thread(lambda: self.find_runs(**filters))
+
+    @property
+    def _code(self) -> Code:
+        return Code(self.find_task, self._fingerprint_of)
+
+    def _fingerprint_of(self, workflow: str) -> str | None:
+        known = self.workflows.get(workflow)
+        return None if known is None or not known.tasks else known.fingerprint
 
     def find(
         self,

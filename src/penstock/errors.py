@@ -3,12 +3,16 @@
 PenstockError
 ├── IllegalTransition            an event that the state machine does not allow
 ├── UnknownTask                  a task name that nobody registered
+├── UnknownWorkflow              a workflow name that nobody registered
 ├── ExecutionNotFound            an id that the database does not know
 ├── KeyTaken                     a rerun whose key belongs to another live execution
 ├── TaskNotCompleted             an execution ended without a result
 │   ├── TaskFailed               it failed for good
 │   ├── TaskCancelled            somebody cancelled it
 │   └── TaskSkipped              its rule said that it should not run
+├── WorkflowNotCompleted         a run of a workflow ended otherwise
+│   ├── WorkflowFailed           a task of it failed, or its time was up
+│   └── WorkflowCancelled        somebody cancelled it
 ├── LeaseLost                    a running task that belongs to somebody else by now
 ├── NotBound                     a task that belongs to no App yet
 └── StoreError                   the database could not do what was asked
@@ -78,6 +82,17 @@ class UnknownTask(PenstockError):
         )
 
 
+class UnknownWorkflow(PenstockError):
+    """A workflow name that nobody registered."""
+
+    def __init__(self, name: str, *, registered: Collection[str]) -> None:
+        self.name = name
+        guess = get_close_matches(name, registered, n=1)
+        there = f"It has {', '.join(map(repr, registered))}." if registered else "It has none."
+        next_step = f"Did you mean {guess[0]!r}?" if guess else there
+        super().__init__(f"This App has no workflow named {name!r}. {next_step}")
+
+
 class ExecutionNotFound(PenstockError):
     """No execution has this id, or retention has removed it."""
 
@@ -134,6 +149,43 @@ class TaskSkipped(TaskNotCompleted):
     """The execution was skipped."""
 
     ended = "was skipped"
+
+
+class WorkflowNotCompleted(PenstockError):
+    """A run of a workflow did not complete."""
+
+    ended = "did not complete"
+
+    def __init__(
+        self,
+        workflow: str,
+        run_id: str,
+        *,
+        failures: Mapping[str, str],
+        reason: str | None = None,
+    ) -> None:
+        self.workflow = workflow
+        self.run_id = run_id
+        self.failures = dict(failures)  # the error of each task that failed
+        self.reason = reason
+        told = [f"{task!r} with {error}" for task, error in self.failures.items()]
+        because = "; ".join([*([reason] if reason else []), *told])
+        super().__init__(
+            f"A run of {workflow!r} {self.ended}{f' ({because})' if because else ''}. "
+            f"`penstock show {run_id}` shows where it stands."
+        )
+
+
+class WorkflowFailed(WorkflowNotCompleted):
+    """The run failed: a task of it did, and nothing made up for it, or its time was up."""
+
+    ended = "failed"
+
+
+class WorkflowCancelled(WorkflowNotCompleted):
+    """The run was cancelled."""
+
+    ended = "was cancelled"
 
 
 class LeaseLost(PenstockError):

@@ -1,16 +1,32 @@
 """Which tasks there are, by name."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, cast
+from types import FrameType, MappingProxyType
+from typing import Any, ParamSpec, cast, overload
 
 from penstock.engine.client import Client
-from penstock.engine.declaring import TaskDecorator, checked_options
-from penstock.engine.requests import InvalidOption, checked_name
+from penstock.engine.declaring import (
+    TaskDecorator,
+    checked_follow_ups,
+    checked_options,
+    checked_timeout,
+    name_of,
+    refuse_unknown,
+)
+from penstock.engine.requests import checked_name
 from penstock.engine.signatures import TaskSignature
-from penstock.engine.tasks import HANDLES, TaskFunction
+from penstock.engine.tasks import HANDLES, DeclaredTask, Task, TaskFunction
+from penstock.engine.workflow_tasks import AnyWorkflowTask
+from penstock.engine.workflows import Workflow
 from penstock.errors import NotBound, PenstockError, UnknownTask
+from penstock.model.durations import Duration
 
-AnyTask = TaskFunction[..., Any, ..., Any]
+P = ParamSpec("P")
+
+AnyTask = DeclaredTask[..., Any]
+PlainTask = TaskFunction[..., Any, ..., Any]
+AnyWorkflow = Workflow[...]
 
 
 class NameTaken(PenstockError):
@@ -23,6 +39,19 @@ class NameTaken(PenstockError):
         super().__init__(
             f"Two tasks would be called {name!r}: {first} and {second}. "
             'Give one of them another name with @task(name="…").'
+        )
+
+
+class WorkflowNameTaken(PenstockError):
+    """Two modules declare a workflow of the same name."""
+
+    def __init__(self, name: str, *, first: str, second: str) -> None:
+        self.name = name
+        self.first = first
+        self.second = second
+        super().__init__(
+            f"Two workflows would be called {name!r}: one in {first}, one in {second}. "
+            "Give one of them another name."
         )
 
 
@@ -45,6 +74,7 @@ class Registry:
         self.prefix = checked_name("prefix", prefix) if prefix else ""
         self._tasks: dict[str, AnyTask] = {}
         self._aliases: dict[str, str] = {}
+        self._workflows: dict[str, AnyWorkflow] = {}
         self._client: Client | None = None
         self._free = True
         self._beside: Callable[[], Iterable[Registry]] = tuple
@@ -52,7 +82,7 @@ class Registry:
     def __repr__(self) -> str:
         return f"<Registry of {', '.join(self._tasks) or 'no task'}>"
 
-    def __iter__(self) -> Iterator[AnyTask]:
+    def __iter__(self) -> Iterator[PlainTask | Any]:  # or a WorkflowTask
         return iter(self._tasks.values())
 
     @property
@@ -60,25 +90,95 @@ class Registry:
         """Declare a task: `@registry.task` or `@registry.task(queue="mail", retry=["1m"])`."""
         return cast("TaskDecorator", self._declare)
 
+    @overload
+    def workflow(
+        self,
+        name: str,
+        *,
+        timeout: Duration | None = None,
+        on_success: Task[..., Any] | None = None,
+        on_failure: Task[..., Any] | None = None,
+    ) -> Workflow[[]]: ...
+    @overload
+    def workflow(
+        self,
+        name: str,
+        *,
+        inputs: Callable[P, object],
+        timeout: Duration | None = None,
+        on_success: Task[..., Any] | None = None,
+        on_failure: Task[..., Any] | None = None,
+    ) -> Workflow[P]: ...
+    def workflow(
+        self,
+        name: str,
+        *,
+        inputs: Callable[..., object] | None = None,
+        timeout: Duration | None = None,
+        on_success: Task[..., Any] | None = None,
+        on_failure: Task[..., Any] | None = None,
+    ) -> AnyWorkflow:
+        """Declare a workflow; its tasks follow with `@workflow.task`.
+
+        Declared again in the same module (reload, notebook), it begins anew without tasks.
+
+        Raises:
+            WorkflowNameTaken: another module declares one of that name.
+        """
+        return self.add_workflow(
+            Workflow(
+                self.prefix + checked_name("name", name),
+                inputs=inputs,
+                home=self,
+                timeout=None if timeout is None else checked_timeout(timeout, of="workflow"),
+                follow_ups=checked_follow_ups(on_success, on_failure, of="workflow"),
+                origin=_caller(),
+            )
+        )
+
+    def add_workflow(self, workflow: AnyWorkflow) -> AnyWorkflow:
+        for registry in (self, *self._beside()):
+            registry.refuse_another_workflow(workflow)
+        for task in self._workflows.get(workflow.name, ()):
+            self._forget(task)
+        self._workflows[workflow.name] = workflow
+        return workflow
+
+    def refuse_another_workflow(self, workflow: AnyWorkflow) -> None:
+        """Raise WorkflowNameTaken if another module has a workflow of its name here."""
+        other = self._workflows.get(workflow.name)
+        if other is not None and other.origin != workflow.origin:
+            raise WorkflowNameTaken(workflow.name, first=other.origin, second=workflow.origin)
+
+    @property
+    def workflows(self) -> Mapping[str, AnyWorkflow]:
+        """The workflows that are declared here, by name."""
+        return MappingProxyType(self._workflows)
+
+    def _forget(self, task: AnyWorkflowTask) -> None:
+        if self._tasks.get(task.name) is task:
+            del self._tasks[task.name]
+        self._aliases = {old: new for old, new in self._aliases.items() if new != task.name}
+
     def _declare(
         self,
         function: Callable[..., Any] | None = None,
         /,
         **options: Any,  # noqa: ANN401 - TaskDecorator says which
-    ) -> AnyTask | Callable[[Callable[..., Any]], AnyTask]:
-        _refuse_unknown(options)
+    ) -> PlainTask | Callable[[Callable[..., Any]], PlainTask]:
+        refuse_unknown(options)
         if function is None:
             return lambda decorated: self._register(decorated, options)
         return self._register(function, options)
 
-    def _register(self, function: Callable[..., Any], options: Mapping[str, Any]) -> AnyTask:
+    def _register(self, function: Callable[..., Any], options: Mapping[str, Any]) -> PlainTask:
         given = options.get("name")
-        local = checked_name("name", given) if given is not None else _name_of(function)
+        local = checked_name("name", given) if given is not None else name_of(function)
         signature = TaskSignature(function, name=self.prefix + local, handle_types=HANDLES)
         declared = checked_options(
             signature.colour, **{key: value for key, value in options.items() if key != "name"}
         )
-        task: AnyTask = TaskFunction(function, self.prefix + local, declared, signature, self)
+        task: PlainTask = TaskFunction(function, self.prefix + local, declared, signature, self)
         self.add(task)
         return task
 
@@ -137,20 +237,15 @@ class Registry:
         return self._client
 
 
-def _refuse_unknown(options: Mapping[str, Any]) -> None:
-    known = ["name", *(checked_options.__kwdefaults__ or ())]
-    for option in options:
-        if option not in known:
-            raise InvalidOption(
-                option,
-                options[option],
-                because="a task has no such option",
-                instead=f"There are {', '.join(known)}",
-            )
-
-
-def _name_of(function: object) -> str:
-    return str(getattr(function, "__name__", "")) or str(function)
+def _caller() -> str:
+    """The module outside of ours that declares a workflow."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - there is no other way to ask
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] != "penstock":
+            return name
+        frame = frame.f_back
+    return ""
 
 
 def _origin(function: object) -> tuple[object, object]:

@@ -17,6 +17,8 @@ from penstock.cli.bulk import ChosenTwice, NobodyToAsk, NothingChosen
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
 from penstock.cli.examples import show_examples
+from penstock.cli.graph import graph
+from penstock.cli.metrics import MetricsNotInstalled, metrics
 from penstock.cli.reading import history, list_, show, workers
 from penstock.cli.status import NothingToRedraw, status
 from penstock.cli.targets import TargetError
@@ -25,7 +27,8 @@ from penstock.cli.why import why
 from penstock.cli.work import NoTasks, worker
 from penstock.engine.misfits import InvalidArguments
 from penstock.engine.requests import InvalidOption
-from penstock.errors import PenstockError, UnknownTask
+from penstock.engine.workflow_tasks import PartOfWorkflow
+from penstock.errors import PenstockError, UnknownTask, UnknownWorkflow
 from penstock.model.durations import InvalidDuration
 from penstock.model.ids import InvalidId
 from penstock.model.payloads import InvalidPayload
@@ -43,13 +46,16 @@ _MISUSES = (
     InvalidId,
     InvalidOption,
     InvalidPayload,
+    MetricsNotInstalled,
     NoTasks,
     NobodyToAsk,
     NothingChosen,
     NothingToRedraw,
+    PartOfWorkflow,
     SettingsError,
     TargetError,
     UnknownTask,
+    UnknownWorkflow,
 )
 
 
@@ -117,12 +123,14 @@ for _command in (
     show,
     history,
     why,
+    graph,
     rerun,
     cancel,
     pause,
     resume,
     workers,
     status,
+    metrics,
     doctor,
     verify_,
     admin,

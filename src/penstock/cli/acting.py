@@ -16,6 +16,7 @@ from penstock.cli.options import (
     default_explained,
     json_option,
 )
+from penstock.cli.runs import PAUSED, RESUMED, looks_like_an_id, tell_answer
 from penstock.cli.shapes import execution_shape, print_json
 from penstock.cli.targets import load_app
 from penstock.engine.requests import EnqueueOptions, InvalidOption, checked_name
@@ -32,16 +33,35 @@ class _Choices(TypedDict):
     serial: str | None
 
 
+_CANCEL_OF_RUN = {
+    "done": "run",
+    "already": "run",
+    "finished": "finished",
+    "live": "run",
+    "nothing": "finished",
+    "unknown": "unknown",
+}
 _CANCELLED = {
     "cancelled": "cancelled",
+    "run": "a run: what has not begun is cancelled, what runs is asked to stop",
     "requested": "running: asked to stop",
     "finished": "had ended already: nothing to cancel",
 }
+_RERUN_OF_RUN = {
+    "done": "run",
+    "live": "live",
+    "nothing": "nothing",
+    "already": "nothing",
+    "finished": "nothing",
+    "unknown": "unknown",
+}
 _RERUN = {
     "rerun": "will run again",
+    "run": "a run: what failed or was cancelled will run again, and all downstream of it",
+    "nothing": "a run without failures: nothing to rerun",
     "live": "has not ended yet: nothing to rerun",
 }
-_DONE = frozenset({"cancelled", "requested", "rerun"})
+_DONE = frozenset({"cancelled", "requested", "rerun", "run"})
 
 
 @click.command
@@ -110,7 +130,7 @@ def _enqueue(
 def cancel(
     *, database: DatabaseOptions, choice: Choice, ids: tuple[str, ...], reason: str | None
 ) -> None:
-    """End executions that have not begun; ask running ones to stop.
+    """End executions that have not begun; ask running ones to stop. The same for runs.
 
     They are named by their ids, or chosen by --state. Those that are chosen are counted first,
     and nothing is done before you have said yes.
@@ -126,7 +146,10 @@ def cancel(
         return
     wanted = [parse_id(one) for one in ids]
     with database.opened() as store:
-        answers = store.cancel(wanted, reason=reason)
+        answers: list[str] = list(store.cancel(wanted, reason=reason))
+        for place, one in enumerate(wanted):
+            if answers[place] == "unknown":  # to the tasks: it may be a run
+                answers[place] = _CANCEL_OF_RUN[store.cancel_run(one, reason=reason)]
     _tell(wanted, answers, _CANCELLED)
 
 
@@ -136,6 +159,9 @@ def cancel(
 @database_options
 def rerun(*, database: DatabaseOptions, choice: Choice, ids: tuple[str, ...]) -> None:
     """Give executions that have ended a new life, with fresh retries.
+
+    A task of a workflow takes all downstream of it along; of a run, what failed or was cancelled
+    runs again, and what completed is kept.
 
     They are named by their ids, or chosen by --state. Those that are chosen are counted first,
     and nothing is done before you have said yes.
@@ -151,15 +177,27 @@ def rerun(*, database: DatabaseOptions, choice: Choice, ids: tuple[str, ...]) ->
         return
     wanted = [parse_id(one) for one in ids]
     with database.opened() as store:
-        answers = store.rerun(wanted)
+        answers: list[str] = list(store.rerun(wanted))
+        for place, one in enumerate(wanted):
+            if answers[place] == "unknown":  # to the tasks: it may be a run
+                answers[place] = _RERUN_OF_RUN[store.rerun_run(one)]
     _tell(wanted, answers, _RERUN)
 
 
 @click.command
-@click.argument("queue")
+@click.argument("queue", metavar="QUEUE|ID")
 @database_options
 def pause(*, database: DatabaseOptions, queue: str) -> None:
-    """Stop handing out the tasks of a queue, for all workers."""
+    """Stop handing out the tasks of a queue, for all workers, or those of one run.
+
+    What looks like an id is the id of a run of a workflow; anything else is a queue.
+    """
+    if looks_like_an_id(queue):
+        run_id = parse_id(queue)
+        with database.opened() as store:
+            answer = store.pause_run(run_id)
+        tell_answer(run_id, answer, PAUSED)
+        return
     name = checked_name("queue", queue)
     with database.opened() as store:
         changed = store.pause(name)
@@ -167,10 +205,19 @@ def pause(*, database: DatabaseOptions, queue: str) -> None:
 
 
 @click.command
-@click.argument("queue")
+@click.argument("queue", metavar="QUEUE|ID")
 @database_options
 def resume(*, database: DatabaseOptions, queue: str) -> None:
-    """Hand out the tasks of a paused queue again."""
+    """Hand out the tasks of a paused queue again, or let a paused run go on.
+
+    What looks like an id is the id of a run of a workflow; anything else is a queue.
+    """
+    if looks_like_an_id(queue):
+        run_id = parse_id(queue)
+        with database.opened() as store:
+            answer = store.resume_run(run_id)
+        tell_answer(run_id, answer, RESUMED)
+        return
     name = checked_name("queue", queue)
     with database.opened() as store:
         changed = store.unpause(name)

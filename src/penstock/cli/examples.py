@@ -15,6 +15,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "penstock worker orders:app",
         "penstock worker orders:app --slots 20 --queue mail --queue default --processes 2",
         "penstock worker orders:app --until-idle",
+        "penstock worker orders:app --metrics-port 9108",
     ),
     "penstock enqueue": (
         """penstock enqueue orders:app send_receipt '{"order_id": 1, "to": "x"}'""",
@@ -23,12 +24,20 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "penstock list": (
         "penstock list --state failed",
         "penstock list --task send_receipt --queue mail --limit 10 --json",
+        "penstock list --workflow daily_orders --state failed",
     ),
-    "penstock show": (f"penstock show {ID}",),
+    "penstock show": (
+        f"penstock show {ID}",
+        f"penstock show {ID} --app orders:app",
+    ),
     "penstock history": (f"penstock history {ID}",),
     "penstock why": (
         f"penstock why {ID}",
         f"penstock why {ID} --json",
+    ),
+    "penstock graph": (
+        "penstock graph orders:app daily_orders",
+        "penstock graph orders:app daily_orders --format text",
     ),
     "penstock rerun": (
         f"penstock rerun {ID}",
@@ -39,13 +48,23 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         f"penstock cancel {ID} --reason 'sent by hand'",
         "penstock cancel --state ready --queue mail --reason 'wrong template'",
     ),
-    "penstock pause": ("penstock pause mail",),
-    "penstock resume": ("penstock resume mail",),
+    "penstock pause": (
+        "penstock pause mail",
+        f"penstock pause {ID}",
+    ),
+    "penstock resume": (
+        "penstock resume mail",
+        f"penstock resume {ID}",
+    ),
     "penstock workers": ("penstock workers",),
     "penstock status": (
         "penstock status",
         "penstock status --watch",
         "penstock status --database sqlite:///orders.db --json",
+    ),
+    "penstock metrics": (
+        "penstock metrics",
+        "penstock metrics --port 9107",
     ),
     "penstock verify": (
         "penstock verify",

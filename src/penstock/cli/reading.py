@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import click
 
 from penstock.cli.options import DatabaseOptions, database_options, json_option
+from penstock.cli.runs import list_runs, refuse_task_filters, show_run, task_state
 from penstock.cli.shapes import (
     event_shape,
     execution_shape,
@@ -24,14 +25,19 @@ from penstock.cli.tables import (
     table_lines,
 )
 from penstock.errors import ExecutionNotFound
-from penstock.model.events import Event, EventType
+from penstock.model.events import Event, EventType, RunEvent
 from penstock.model.executions import Snapshot
-from penstock.model.ids import parse_id
+from penstock.model.graph import decode_graph
+from penstock.model.ids import parse_id, placed_id
 from penstock.model.payloads import decode
+from penstock.model.runs import RunState
 from penstock.model.states import State
 from penstock.model.workers import Peer
+from penstock.store.contract import Store
 
 DEFAULT_LIMIT = 50
+
+_STATES = list(dict.fromkeys([*(state.value for state in State), *map(str, RunState)]))
 
 _EVENT_STYLES: Mapping[str, str] = {
     EventType.COMPLETED: "green",
@@ -40,13 +46,18 @@ _EVENT_STYLES: Mapping[str, str] = {
     EventType.RETRY_SCHEDULED: "yellow",
     EventType.RECOVERED: "bold magenta",
     EventType.CANCELLED: "magenta",
+    RunEvent.COMPLETED: "green",
+    RunEvent.FAILED: "bold red",
+    RunEvent.CANCELLED: "magenta",
 }
 
 
 @click.command("list")
-@click.option("--state", type=click.Choice([state.value for state in State]), help="In this state.")
+@click.option("--state", type=click.Choice(_STATES), help="In this state.")
 @click.option("--task", metavar="NAME", help="Of this task.")
 @click.option("--queue", metavar="NAME", help="In this queue.")
+@click.option("--workflow", metavar="NAME", help="Runs of this workflow, not tasks.")
+@click.option("--runs", is_flag=True, help="Runs of all workflows, not tasks.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -63,14 +74,19 @@ def list_(
     state: str | None,
     task: str | None,
     queue: str | None,
+    workflow: str | None,
+    runs: bool,
     limit: int,
     as_json: bool,
 ) -> None:
-    """List executions, the newest first."""
+    """List executions of tasks, or runs of workflows, the newest first."""
+    if runs or workflow is not None:
+        refuse_task_filters(task=task, queue=queue)
+        list_runs(database, workflow=workflow, state=state, limit=limit, as_json=as_json)
+        return
+    wanted = None if state is None else task_state(state)
     with database.opened() as store:
-        found = store.find(
-            state=None if state is None else State(state), task=task, queue=queue, limit=limit + 1
-        )
+        found = store.find(state=wanted, task=task, queue=queue, limit=limit + 1)
     shown = found[:limit]
     if as_json:
         print_json([execution_shape(snapshot) for snapshot in shown])
@@ -101,13 +117,25 @@ def list_(
 
 @click.command
 @click.argument("execution_id", metavar="ID")
+@click.option(
+    "--app",
+    "target",
+    metavar="MODULE:APP",
+    help="Of a run: say whether its workflow has changed there since it started.",
+)
 @json_option
 @database_options
-def show(*, database: DatabaseOptions, execution_id: str, as_json: bool) -> None:
-    """Show all that is known of one execution."""
+def show(
+    *, database: DatabaseOptions, execution_id: str, target: str | None, as_json: bool
+) -> None:
+    """Show all that is known of one execution, or of a run of a workflow and its tasks."""
     wanted = parse_id(execution_id)
     with database.opened() as store:
         found = store.get([wanted])
+        if not found:
+            for run in store.runs([wanted]):
+                show_run(store, run, target=target, as_json=as_json)
+                return
     if not found:
         raise ExecutionNotFound(wanted)
     if as_json:
@@ -122,22 +150,25 @@ def show(*, database: DatabaseOptions, execution_id: str, as_json: bool) -> None
 @json_option
 @database_options
 def history(*, database: DatabaseOptions, execution_id: str, as_json: bool) -> None:
-    """Tell what has happened to one execution, in order."""
+    """Tell what has happened to one execution, or to a run and all its tasks, in order."""
     wanted = parse_id(execution_id)
     with database.opened() as store:
         events = store.history(wanted)
         # Events go before their execution does, and the other way round.
-        if not events and not store.get([wanted]):
+        if not events and not store.get([wanted]) and not store.runs([wanted]):
             raise ExecutionNotFound(wanted)
+        names = _names_in(store, wanted) if any(not one.execution_id for one in events) else {}
     if as_json:
         print_json([event_shape(event) for event in events])
         return
+    within = bool(names)  # otherwise all of it is about the same task
     print_table(
-        ("at", "after", "event", "worker", "details"),
+        ("at", "after", *(("task",) if within else ()), "event", "worker", "details"),
         [
             (
                 moment(event.at, exact=True),
                 f"{(event.at - events[0].at).total_seconds():.3f} s",
+                *((names.get(event.execution_id or "", ""),) if within else ()),
                 event_cell(event),
                 event.worker_id or "",
                 details(event),
@@ -147,6 +178,15 @@ def history(*, database: DatabaseOptions, execution_id: str, as_json: bool) -> N
         whole=("after", "event"),
         dispensable=("worker", "at"),
     )
+
+
+def _names_in(store: Store, run_id: str) -> dict[str, str]:
+    """What the tasks of a run are called within it, by their ids."""
+    return {
+        placed_id(run.id, place): node.name
+        for run in store.runs([run_id])
+        for place, node in enumerate(decode_graph(run.graph).nodes)
+    }
 
 
 @click.command

@@ -9,8 +9,12 @@ from typing import Any
 import click
 import msgspec
 
+from penstock.model.context import merged
 from penstock.model.events import Event
 from penstock.model.executions import Snapshot
+from penstock.model.graph import decode_graph
+from penstock.model.runs import RunSnapshot
+from penstock.model.states import State
 from penstock.model.waiting import QueueDepth
 from penstock.model.workers import Peer
 
@@ -40,11 +44,41 @@ def execution_shape(snapshot: Snapshot) -> Shape:
     }
 
 
+def run_shape(run: RunSnapshot, tasks: Sequence[Snapshot] | None = None) -> Shape:
+    """A run of a workflow; with its tasks and its context where one is shown."""
+    shape: Shape = {
+        "id": run.id,
+        "workflow": run.workflow,
+        "state": run.state,
+        "inputs": _raw(run.inputs),
+        "error": _raw(run.error),
+        "fingerprint": run.fingerprint,
+        "deadline": run.deadline,
+        "created_at": run.created_at,
+        "finished_at": run.finished_at,
+    }
+    if tasks is None:
+        return shape
+    names = [node.name for node in decode_graph(run.graph).nodes]
+    return {
+        **shape,
+        "context": context_of(run, tasks),
+        "tasks": {name: execution_shape(one) for name, one in zip(names, tasks, strict=True)},
+    }
+
+
+def context_of(run: RunSnapshot, tasks: Sequence[Snapshot]) -> Shape:
+    """What the tasks of a run share, as far as they have completed."""
+    done = (one.writes for one in tasks if one.state is State.COMPLETED)
+    return merged(run.inputs, [writes for writes in done if writes is not None])
+
+
 def event_shape(event: Event) -> Shape:
     return {
         "seq": event.seq,
         "type": event.type,
         "at": event.at,
+        "execution_id": event.execution_id,
         "worker_id": event.worker_id,
         "data": dict(event.data),
     }

@@ -31,6 +31,7 @@ STATE_STYLES = {
     "failed": "bold red",
     "skipped": "dim",
     "cancelled": "magenta",
+    "paused": "yellow",
 }
 
 

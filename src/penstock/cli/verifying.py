@@ -24,6 +24,7 @@ class _Tally:
     executions: int = 0
     remains: int = 0
     events: int = 0
+    runs: int = 0
     findings: list[Finding] = field(default_factory=list)
     complete: bool = False
 
@@ -31,6 +32,7 @@ class _Tally:
         self.executions += stretch.executions
         self.remains += stretch.remains
         self.events += stretch.events
+        self.runs += stretch.runs
         self.findings += stretch.findings[: self.limit - len(self.findings)]
 
     @property
@@ -40,6 +42,7 @@ class _Tally:
     def shape(self) -> Shape:
         return {
             "executions": self.executions,
+            "runs": self.runs,
             "removed": self.remains,
             "events": self.events,
             "complete": self.complete,
@@ -70,9 +73,10 @@ def verify_(*, database: DatabaseOptions, limit: int, as_json: bool) -> None:
     """Check every execution against its history, also while workers run.
 
     Recomputes each state and counter from the events, and checks that what is ready is in the
-    outbox, that nobody had a task while somebody else had it, and that every further run is
-    explained. Reads a thousand executions at a time and changes nothing; what looks wrong is
-    looked at twice. Exits with 1 if anything is wrong.
+    outbox, that nobody had a task while somebody else had it, that every further attempt is
+    explained, and that runs of workflows stand where their tasks and rules have led them. Reads
+    a thousand executions at a time and changes nothing; what looks wrong is looked at twice.
+    Exits with 1 if anything is wrong.
     """
     tally = _Tally(limit)
     with database.opened() as store:
@@ -105,7 +109,9 @@ def _print(tally: _Tally) -> None:
             ]
         )
         print_line([Cell(f"    {printable(finding.remedy)}", "dim")])
-    looked_at = f"{_count(tally.executions, 'execution')} and {_count(tally.events, 'event')}"
+    runs = f", {_count(tally.runs, 'run')}" if tally.runs else ""
+    executions = _count(tally.executions, "execution")
+    looked_at = f"{executions}{runs} and {_count(tally.events, 'event')}"
     if tally.remains:
         looked_at += f", {tally.remains} of the histories of removed executions"
     if not tally.findings:

@@ -17,10 +17,12 @@ from penstock.engine.endings import AttemptError, errors_of
 from penstock.engine.reasons import Reason
 from penstock.engine.telling import span
 from penstock.engine.why import explain, in_state_since
+from penstock.engine.why_runs import RunFacts, explain_run
 from penstock.errors import ExecutionNotFound
 from penstock.model.ids import parse_id
 from penstock.model.states import FINAL
 from penstock.model.waiting import Waiting
+from penstock.store.contract import Store
 
 
 @click.command
@@ -31,12 +33,17 @@ def why(*, database: DatabaseOptions, execution_id: str, as_json: bool) -> None:
     """Say why an execution does not run, or what became of it, and what to do about it.
 
     The answer comes from what the claim itself looks at, read at one moment: the queue, the
-    serial, the workers, what they know and what they run.
+    serial, the workers, what they know and what they run. Of a run of a workflow it says which
+    tasks are under way, and of a task in it which others it waits for.
     """
     wanted = parse_id(execution_id)
     lease = database.settings().worker.lease
     with database.opened() as store:
         facts = store.explain_waiting(wanted)
+        run = _run(store, wanted) if facts is None else None
+    if run is not None:
+        _tell_run(run, as_json=as_json)
+        return
     if facts is None:
         raise ExecutionNotFound(wanted)
     reasons, errors = explain(facts, lease=lease), errors_of(facts.history)
@@ -44,6 +51,36 @@ def why(*, database: DatabaseOptions, execution_id: str, as_json: bool) -> None:
         print_json(_shape(facts, reasons, errors))
     else:
         _print(facts, reasons, errors)
+
+
+def _run(store: Store, run_id: str) -> RunFacts | None:
+    for run in store.runs([run_id]):
+        return RunFacts(run, store.tasks_of(run_id))
+    return None
+
+
+def _tell_run(facts: RunFacts, *, as_json: bool) -> None:
+    run, reasons = facts.run, explain_run(facts)
+    if as_json:
+        shape = {"id": run.id, "workflow": run.workflow, "state": run.state}
+        print_json({**shape, "reasons": _reason_shapes(reasons)})
+        return
+    print_line(
+        [
+            Cell(f"{printable(run.workflow)} {run.id}", "bold"),
+            Cell(" is "),
+            state_cell(run.state),
+            Cell("."),
+        ]
+    )
+    _print_reasons(reasons)
+
+
+def _reason_shapes(reasons: list[Reason]) -> list[Shape]:
+    return [
+        {"code": code, "sentence": sentence, "next_step": next_step}
+        for code, sentence, next_step in reasons
+    ]
 
 
 def _shape(facts: Waiting, reasons: list[Reason], errors: list[AttemptError]) -> Shape:
@@ -54,10 +91,7 @@ def _shape(facts: Waiting, reasons: list[Reason], errors: list[AttemptError]) ->
         "queue": one.queue,
         "state": one.state,
         "since": in_state_since(facts),
-        "reasons": [
-            {"code": code, "sentence": sentence, "next_step": next_step}
-            for code, sentence, next_step in reasons
-        ],
+        "reasons": _reason_shapes(reasons),
         "errors": [
             {"attempt": attempt, "at": at, "worker_id": worker_id, "error": line}
             for attempt, at, worker_id, line in errors
@@ -77,10 +111,7 @@ def _print(facts: Waiting, reasons: list[Reason], errors: list[AttemptError]) ->
             Cell(f" {since} ago." if ended else f" for {since}."),
         ]
     )
-    for reason in reasons:
-        click.echo()
-        print_wrapped(reason.sentence)
-        print_wrapped(reason.next_step, mark="→ ", style="cyan")
+    _print_reasons(reasons)
     if errors:
         click.echo()
         print_table(
@@ -89,3 +120,10 @@ def _print(facts: Waiting, reasons: list[Reason], errors: list[AttemptError]) ->
             whole=("attempt",),
             dispensable=("at",),
         )
+
+
+def _print_reasons(reasons: list[Reason]) -> None:
+    for reason in reasons:
+        click.echo()
+        print_wrapped(reason.sentence)
+        print_wrapped(reason.next_step, mark="→ ", style="cyan")

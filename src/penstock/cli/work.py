@@ -4,15 +4,17 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import TypedDict, Unpack
 
 import click
 
 from penstock.app import App
 from penstock.cli.logs import LEVELS, LogFormat, configure_logging
+from penstock.cli.metrics import watched
 from penstock.cli.options import DatabaseOptions, database_options, default_explained
-from penstock.cli.supervising import Supervisor, start_worker_process
+from penstock.cli.supervising import Process, Supervisor, start_worker_process
 from penstock.cli.targets import load_app
 from penstock.engine.processes import end_with
 from penstock.errors import PenstockError
@@ -42,6 +44,8 @@ class Chosen(TypedDict):
     modules: tuple[str, ...]
     until_idle: bool
     grace: str | None
+    metrics_port: int | None
+    metrics_host: str | None
 
 
 @click.command
@@ -76,6 +80,15 @@ class Chosen(TypedDict):
     "--grace",
     metavar="DURATION",
     help="How long running tasks may go on after the first signal, as in 30s.",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Serve /metrics, /livez and /readyz on this port; with --processes, on as many from it.",
+)
+@click.option(
+    "--metrics-host", metavar="ADDRESS", help="The address to serve them on, as in 0.0.0.0."
 )
 @click.option(
     "--log-level",
@@ -118,7 +131,7 @@ def worker(
             *("--log-level", log_level, "--log-format", log_format, "--die-with", str(os.getpid())),
         ]
         supervisor = Supervisor(
-            lambda: start_worker_process(arguments),
+            _Posts(arguments, chosen["metrics_port"] or database.settings().metrics.port).start,
             processes=processes,
             until_idle=chosen["until_idle"],
         )
@@ -147,7 +160,12 @@ def _run(app: App, chosen: Chosen) -> None:
         ", ".join(sorted(app.tasks)),
         hide_password(settings.database.url),
     )
-    with default_explained(settings):
+    with ExitStack() as beside:
+        if port := chosen["metrics_port"] or settings.metrics.port:
+            host = chosen["metrics_host"] or settings.metrics.host
+            address = beside.enter_context(watched(app, host=host, port=port))
+            log.info("metrics and health are at %s/metrics, /livez and /readyz", address)
+        beside.enter_context(default_explained(settings))
         app.run_worker(until_idle=chosen["until_idle"], **choices)
     log.info("the worker has ended in good order")
     _leave(app)
@@ -164,6 +182,25 @@ def _leave(app: App) -> None:
     os._exit(0)
 
 
+class _Posts:
+    """Where worker processes stand: each has a port of its own, and who follows it has the same."""
+
+    def __init__(self, arguments: Sequence[str], first_port: int) -> None:
+        self._arguments = arguments
+        self._first_port = first_port
+        self._processes: list[Process] = []
+
+    def start(self) -> Process:
+        if not self._first_port:
+            return start_worker_process(self._arguments)
+        dead = (n for n, one in enumerate(self._processes) if one.poll() is not None)
+        place = next(dead, len(self._processes))
+        port = str(self._first_port + place)
+        process = start_worker_process([*self._arguments, "--metrics-port", port])
+        self._processes[place : place + 1] = [process]
+        return process
+
+
 def _as_arguments(database: DatabaseOptions, chosen: Chosen) -> Iterator[str]:
     """What a worker process must be told, so that it does what we were told."""
     single = {
@@ -171,6 +208,7 @@ def _as_arguments(database: DatabaseOptions, chosen: Chosen) -> Iterator[str]:
         "--schema": database.schema,
         "--slots": chosen["slots"],
         "--grace": chosen["grace"],
+        "--metrics-host": chosen["metrics_host"],
     }
     for option, value in single.items():
         if value is not None:

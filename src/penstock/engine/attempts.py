@@ -18,9 +18,12 @@ from penstock.engine.deferrals import Interrupted
 from penstock.engine.failures import stored_error
 from penstock.engine.handle import AsyncTaskHandle, Defer, Desk, TaskHandle
 from penstock.engine.misfits import ArgumentsDoNotFit, InvalidResult
+from penstock.engine.remembering import Suspend
 from penstock.engine.slots import SlotToken
-from penstock.engine.tasks import TaskFunction
+from penstock.engine.tasks import DeclaredTask
+from penstock.engine.writes import encode_writes
 from penstock.errors import PenstockError
+from penstock.model.context import Context
 from penstock.model.executions import Claimed, Lease
 from penstock.model.outcomes import (
     Cancelled,
@@ -34,7 +37,7 @@ from penstock.model.outcomes import (
 
 log = logging.getLogger("penstock.worker")
 
-AnyTask = TaskFunction[..., Any, ..., Any]
+AnyTask = DeclaredTask[..., Any]
 
 current_execution: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "penstock_execution", default=None
@@ -82,6 +85,7 @@ class Attempt:
     limit: asyncio.Timeout | None = None
     stirred: threading.Event = field(default_factory=threading.Event)
     desk: Callable[["Attempt"], Desk] | None = None
+    context: Context | None = None  # what its workflow shares, as the handler has it
     released: bool = False  # the worker stops: what it was doing goes back
     cancelled: bool = False  # somebody asked it to stop
     interrupt: Callable[[], None] | None = None  # None: a thread cannot be stopped from outside
@@ -99,6 +103,19 @@ class Attempt:
     def started_at(self) -> datetime:
         """When the handler began, by the database's clock."""
         return self.claimed.claimed_at + timedelta(seconds=self.begun_at - self.received_at)
+
+    @property
+    def waited(self) -> float | None:
+        """Seconds from when it was due until it began; None where nobody knows.
+
+        What was taken from a dead worker had begun before; and who depends on others, in a serial
+        or a workflow, was not free to begin when it was due.
+        """
+        claimed = self.claimed
+        depends = claimed.serial is not None or claimed.run_id is not None
+        if claimed.due_at is None or claimed.suspect or depends:
+            return None
+        return max(0.0, (self.started_at - claimed.due_at).total_seconds())
 
     def begin(self) -> None:
         self.begun_at = time.monotonic()
@@ -142,26 +159,29 @@ class Attempt:
     def arguments(self) -> tuple[tuple[object, ...], dict[str, Any]]:
         """Decode what was stored; the handle comes first where the task asks for it."""
         signature = self.task.signature
-        positional, named = signature.spread(signature.decode_arguments(self.claimed.args))
+        decoded = signature.decode_arguments(self.claimed.args)
+        self.context = signature.context_in(decoded)
+        positional, named = signature.spread(decoded)
         if not signature.takes_handle:
             return positional, named
         if self.desk is None:
             message = "an attempt that runs has a desk"
             raise AssertionError(message)
         kind = AsyncTaskHandle if self.task.options.executor == "loop" else TaskHandle
-        return (kind(self.claimed, self.desk(self)), *positional), named
+        return (kind(self.claimed, self.desk(self), self.context), *positional), named
 
     # --- normalise --------------------------------------------------------------------
 
     def completed(self, result: object) -> Outcome:
         try:
             text = self.task.signature.encode_result(result)
+            writes = encode_writes(self.context, task=self.task.name)
         except Exception as error:  # noqa: BLE001 - whatever the result does when it is encoded
             return self.failed(error)
-        return self.completed_with(text)
+        return self.completed_with(text, writes)
 
-    def completed_with(self, text: str) -> Outcome:
-        return Completed(result=text, **self._told())
+    def completed_with(self, text: str, writes: str | None) -> Outcome:
+        return Completed(result=text, writes=writes, **self._told())
 
     def failed(self, error: BaseException, stored: str | None = None) -> Outcome:
         """Decide between another try and the end, by the task's own policy."""
@@ -169,6 +189,8 @@ class Attempt:
             return self.interrupted()
         if isinstance(error, Defer):
             return self._deferred(error)
+        if isinstance(error, Suspend):
+            return error.outcome(self._told())
         stored = stored or stored_error(error)
         delay = (
             None
@@ -199,6 +221,7 @@ class Attempt:
             "lease": self.claimed.lease,
             "serial": self.claimed.serial,
             "has_follow_ups": self.claimed.has_follow_ups,
+            "run_id": self.claimed.run_id,
             "started_at": None if self.start_is_known() else self.started_at,
         }
 

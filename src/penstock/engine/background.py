@@ -15,13 +15,14 @@ class BackgroundWorker:
     touched: the process belongs to the caller.
     """
 
-    def __init__(self, make: Callable[[asyncio.AbstractEventLoop | None], Worker]) -> None:
+    def __init__(self, make: Callable[[asyncio.AbstractEventLoop | None], Worker | None]) -> None:
         self._make = make
         self._worker: Worker | None = None
 
     def __enter__(self) -> Self:
         self._worker = self._make(None)
-        self._worker.start()
+        if self._worker is not None:
+            self._worker.start()
         return self
 
     def __exit__(
@@ -35,7 +36,8 @@ class BackgroundWorker:
 
     async def __aenter__(self) -> Self:
         self._worker = self._make(asyncio.get_running_loop())
-        await asyncio.to_thread(self._worker.start)
+        if self._worker is not None:
+            await asyncio.to_thread(self._worker.start)
         return self
 
     async def __aexit__(

@@ -3,10 +3,11 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from penstock.engine.attempts import AnyTask, Attempt
+from penstock.engine.hooks import NOBODY, HookSet
 from penstock.engine.outages import Outage
 from penstock.engine.runner import Runner
 from penstock.engine.settler import Settler
@@ -18,6 +19,9 @@ from penstock.store.contract import Store
 log = logging.getLogger("penstock.worker")
 
 MOST_AT_ONCE = 500
+MOST_BESIDE_LIGHT = 50  # the next task of a light queue must not wait for a long claim of others
+LIGHT_FOR = 1.0  # seconds for which a queue counts as light after a claim that emptied it
+NEGLECTED_EVERY = 0.002
 MOST_UNSETTLED = 2_000
 STOCK_AGE = 0.1  # what has waited here for so long is better off with another worker
 RECONCILE_EVERY = 30.0
@@ -40,8 +44,10 @@ class Claimer:
         tasks: Callable[[], dict[str, AnyTask]],
         held: set[Lease],
         poll: float,
+        hooks: HookSet = NOBODY,
     ) -> None:
         self._store = store
+        self._hooks = hooks
         self._runner = runner
         self._settler = settler
         self._worker_id = worker_id
@@ -50,6 +56,9 @@ class Claimer:
         self._held = held
         self._poll = poll
         self._turn = 0
+        self._light: dict[str, float] = {}  # queues, and when a claim last took all they had
+        self._hinted = False  # somebody has said that there is work, and we have not looked yet
+        self._neglected_at = 0.0
         self._look_soon = False
         self._room_was_made = False
         self._wants_quiet = False  # a suspect on its last chance waits for the others to end
@@ -57,14 +66,16 @@ class Claimer:
         self._stop = threading.Event()
         self._may_have_more = False
         self._reconcile_at = time.monotonic() + RECONCILE_EVERY
-        self._outage = Outage("claim tasks")
+        self._outage = Outage("claim tasks", hooks)
         self.last_turn = time.monotonic()
+        self.last_answer = self.last_turn  # or last look that found no room to ask for
         self._asked = 0
         self._answered = 0
         runner.wants_more = self.more_room
 
     def wake(self) -> None:
         """There may be work."""
+        self._hinted = True
         self._may_have_more = True
         self._wake.set()
 
@@ -94,7 +105,9 @@ class Claimer:
             self._wake.clear()
             self.last_turn = time.monotonic()
             try:
-                if self._fill_free_slots():
+                more = self._fill_free_slots()
+                self.last_answer = time.monotonic()
+                if more:
                     continue
                 self._reconcile_when_due()
             except StoreUnavailable as error:
@@ -105,33 +118,46 @@ class Claimer:
             self._outage.ends()
             self._wake.wait(self._nap())
 
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether the database leaves our questions without an answer."""
+        return self._outage.under_way
+
     def _nap(self) -> float:
         if self._runner.stock:
-            return STOCK_AGE
+            return NEGLECTED_EVERY if self._hinted else STOCK_AGE
         longest = LOOK_AGAIN_AFTER if self._look_soon else self._poll
         return min(longest, max(0.0, self._reconcile_at - time.monotonic()))
 
     def _fill_free_slots(self) -> bool:
         """Claim as much as there is room for; True if there may be more and room for it."""
-        if self._runner.stock:
-            self._runner.give_back_stock(older_than=STOCK_AGE)
+        stock = self._runner.stock_by_queue()
+        if stock:
+            # By turns with others, the stock of a queue takes so many times as long.
+            self._runner.give_back_stock(older_than=STOCK_AGE * len(stock))
         self._room_was_made = False
+        most = min(self._most_at_once(), MOST_UNSETTLED - self._settler.backlog)
         free = self._runner.room
-        room = min(free, MOST_AT_ONCE, MOST_UNSETTLED - self._settler.backlog)
+        room = min(free, most)
+        queues = self._queues_by_need(stock)
+        neglected = room <= 0 < most and self._looks_at_neglected(queues, stock)
+        if neglected:
+            queues = [queue for queue in queues if queue not in stock]
+            room = min(most, self._runner.slots.size)
         if room <= 0:
             self._look_soon = free > 0  # nobody tells us when the settler has caught up
             return False
         asked = self._asked
+        self._hinted = False
         self._may_have_more = False  # not after the claims: a wake-up may land meanwhile
-        self._turn += 1
-        got, more, held_back = 0, False, False
+        got, more, held_back = 0, False, neglected
         for tasks, most in _in_turn(self._groups(room), self._turn):
             limit = min(most, room - got)
             if limit <= 0:
                 held_back = True
                 continue
             suspects = self._takes_suspects()
-            claimed = self._claim(tasks, limit, suspects=suspects)
+            claimed = self._claim(queues, tasks, limit, suspects=suspects)
             got += len(claimed)
             # Of suspects there is never more than one in an answer, however many are left.
             more = more or len(claimed) == limit or any(one.suspect for one in claimed)
@@ -142,9 +168,42 @@ class Claimer:
         # Only a look that finds nothing is a thorough one: what was given back at an old place
         # may have been passed over.
         self._look_soon = got > 0
-        if got == 0:
+        if got == 0 and not neglected:
             self._answered = asked
+        if self._hooks:
+            self._hooks.claim_polled(got)
         return more
+
+    def _most_at_once(self) -> int:
+        since = time.monotonic() - LIGHT_FOR
+        return MOST_BESIDE_LIGHT if any(at > since for at in self._light.values()) else MOST_AT_ONCE
+
+    def _note_light(self, claimed: Sequence[Claimed], limit: int) -> None:
+        """A claim takes all that a queue has before it goes on to the next one."""
+        now = time.monotonic()
+        self._light.update((one.queue, now) for one in claimed)
+        if len(claimed) == limit:
+            self._light.pop(claimed[-1].queue, None)
+
+    def _queues_by_need(self, stock: Mapping[str, int]) -> list[str]:
+        """Those with the least in stock first; equals take turns."""
+        self._turn += 1
+        queues = _in_turn(list(self._queues()), self._turn)
+        return sorted(queues, key=lambda queue: stock.get(queue, 0))
+
+    def _looks_at_neglected(self, queues: Sequence[str], stock: Mapping[str, int]) -> bool:
+        """Whether to claim for queues that have nothing in stock, although it is full.
+
+        Otherwise their tasks would wait until half the stock of the others is used up. Only
+        after a wake-up, and not at each of many: most of them are about the others.
+        """
+        if not stock or all(queue in stock for queue in queues):
+            self._hinted = False
+        now = time.monotonic()
+        if not self._hinted or now < self._neglected_at:
+            return False
+        self._neglected_at = now + NEGLECTED_EVERY
+        return True
 
     def _groups(self, room: int) -> list[tuple[list[str], int]]:
         """Names of tasks, and how many of them may be claimed.
@@ -176,12 +235,14 @@ class Claimer:
         self._wants_quiet = self._wants_quiet and self._runner.runs_suspect
         return self._runner.takes_suspects and not self._wants_quiet
 
-    def _claim(self, tasks: list[str], limit: int, *, suspects: bool) -> list[Claimed]:
-        queues = _in_turn(list(self._queues()), self._turn)
+    def _claim(
+        self, queues: Sequence[str], tasks: list[str], limit: int, *, suspects: bool
+    ) -> list[Claimed]:
         claimed = self._store.claim(
             self._worker_id(), queues=queues, tasks=tasks, limit=limit, suspects=suspects
         )
         if claimed:
+            self._note_light(claimed, limit)
             self._hand_over(claimed)
         return claimed
 
@@ -205,6 +266,7 @@ class Claimer:
                     Released(
                         lease=lease,
                         serial=attempt.claimed.serial,
+                        run_id=attempt.claimed.run_id,
                         reason="other suspects run here",
                     )
                 )

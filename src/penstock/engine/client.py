@@ -9,18 +9,22 @@ from typing import Any, Final, NamedTuple, TypedDict, Unpack
 from uuid import UUID
 
 from penstock.engine.executions import Execution
+from penstock.engine.hooks import NOBODY, HookSet
 from penstock.engine.requests import Request
 from penstock.errors import ExecutionNotFound, StoreUnavailable
+from penstock.model.clock import Clock
 from penstock.model.events import Event
 from penstock.model.executions import (
     CancelAnswer,
     Created,
     NewExecution,
     RerunAnswer,
+    SignalAnswer,
     Snapshot,
 )
 from penstock.model.ids import parse_id, time_of
 from penstock.model.payloads import decode
+from penstock.model.runs import NewRun, RunAnswer, RunSnapshot, RunState
 from penstock.model.states import State
 from penstock.store.contract import Store
 
@@ -47,11 +51,25 @@ class Filters(TypedDict, total=False):
     limit: int
 
 
+class RunFilters(TypedDict, total=False):
+    """What runs are looked for by; None, or nothing, matches all."""
+
+    workflow: str | None
+    state: RunState | None
+    before: str | None
+    limit: int
+
+
 class Client:
     """Speaks with the store for tasks and for the app; opens it when it is first needed."""
 
-    def __init__(self, open_store: Callable[[], Store]) -> None:
+    def __init__(self, open_store: Callable[[], Store], hooks: HookSet = NOBODY) -> None:
         self._open_store = open_store
+        self._hooks = hooks
+        # Both are a test's: the time that a new execution shows before it has been read back,
+        # and who wants to know what is on a caller's connection before it commits.
+        self.clock: Clock | None = None
+        self.when_written_on: Callable[[object, list[Execution[Any]]], None] | None = None
         self._around: ContextVar[Around | None] = ContextVar("penstock_connection", default=None)
 
     @property
@@ -78,7 +96,7 @@ class Client:
             created = self.store.create(executions, notify=notify)
         else:
             created = self.store.create_on(where, executions, notify=notify)
-        return self._as_executions(requests, created, self._holders(created))
+        return self._as_executions(requests, created, self._holders(created), where)
 
     async def aenqueue(
         self, requests: Sequence[Request[Any]], *, connection: object = NO_CONNECTION
@@ -94,13 +112,15 @@ class Client:
         holders = {}
         if not all(answer.created for answer in created):
             holders = await asyncio.to_thread(self._holders, created)
-        return self._as_executions(requests, created, holders)
+        return self._as_executions(requests, created, holders, where)
 
     def _create(self, executions: Sequence[NewExecution], notify: bool) -> list[Created]:  # noqa: FBT001
         return self.store.create(executions, notify=notify)
 
     def _where(self, connection: object, requests: Sequence[Request[Any]]) -> tuple[object, bool]:
-        notify = all(request.notify for request in requests)
+        return self._within(connection, notify=all(request.notify for request in requests))
+
+    def _within(self, connection: object, *, notify: bool) -> tuple[object, bool]:
         around = self._around.get()
         if connection is not NO_CONNECTION or around is None:
             return connection, notify
@@ -121,16 +141,60 @@ class Client:
         requests: Sequence[Request[Any]],
         created: Sequence[Created],
         holders: Mapping[str, Snapshot],
+        where: object,
     ) -> list[Execution[Any]]:
-        return [
+        now = datetime.now(UTC) if self.clock is None else self.clock.now()
+        executions: list[Execution[Any]] = [
             Execution(
-                holders.get(answer.id) or _first_snapshot(request.new, answer),
+                holders.get(answer.id) or _first_snapshot(request.new, answer, now),
                 self,
                 created=answer.created,
                 decode_result=request.decode_result,
             )
             for request, answer in zip(requests, created, strict=True)
         ]
+        if self._hooks:
+            new = [one.new for one, its in zip(requests, created, strict=True) if its.created]
+            self._hooks.executions_created(new)
+        if where is not NO_CONNECTION and self.when_written_on is not None:
+            self.when_written_on(where, executions)
+        return executions
+
+    def start_run(
+        self, new: NewRun, *, connection: object = NO_CONNECTION, notify: bool = True
+    ) -> None:
+        where, notify = self._within(connection, notify=notify)
+        if where is NO_CONNECTION:
+            self.store.start_runs([new], notify=notify)
+        else:
+            self.store.start_runs_on(where, [new], notify=notify)
+
+    async def astart_run(
+        self, new: NewRun, *, connection: object = NO_CONNECTION, notify: bool = True
+    ) -> None:
+        where, notify = self._within(connection, notify=notify)
+        if where is NO_CONNECTION:
+            await asyncio.to_thread(lambda: self.store.start_runs([new], notify=notify))
+        else:
+            store = await asyncio.to_thread(self._open_store)
+            await store.astart_runs_on(where, [new], notify=notify)
+
+    def signal(self, execution_id: str, name: str, data: str) -> SignalAnswer:
+        where, notify = self._within(NO_CONNECTION, notify=True)
+        if where is NO_CONNECTION:
+            answer = self.store.signal(execution_id, name, data)
+        else:
+            answer = self.store.signal_on(where, execution_id, name, data, notify=notify)
+        return _told(answer, execution_id)
+
+    async def asignal(self, execution_id: str, name: str, data: str) -> SignalAnswer:
+        where, notify = self._within(NO_CONNECTION, notify=True)
+        if where is NO_CONNECTION:
+            answer = await asyncio.to_thread(lambda: self.store.signal(execution_id, name, data))
+        else:
+            store = await asyncio.to_thread(self._open_store)
+            answer = await store.asignal_on(where, execution_id, name, data, notify=notify)
+        return _told(answer, execution_id)
 
     # --- reading ----------------------------------------------------------------------
 
@@ -153,6 +217,17 @@ class Client:
     def history(self, execution_id: str) -> list[Event]:
         return self.store.history(execution_id)
 
+    def run(self, run_id: str) -> RunSnapshot:
+        for snapshot in self.store.runs([run_id]):
+            return snapshot
+        raise ExecutionNotFound(run_id)
+
+    def find_runs(self, **filters: Unpack[RunFilters]) -> list[RunSnapshot]:
+        return self.store.find_runs(**filters)
+
+    def tasks_of(self, run_id: str) -> list[Snapshot]:
+        return self.store.tasks_of(run_id)
+
     # --- acting -----------------------------------------------------------------------
 
     def cancel(self, execution_id: str, reason: str | None = None) -> CancelAnswer:
@@ -167,10 +242,34 @@ class Client:
             raise ExecutionNotFound(execution_id)
         return answer
 
+    def pause_run(self, run_id: str) -> RunAnswer:
+        return _known(self.store.pause_run(run_id), run_id)
 
-def _first_snapshot(new: NewExecution, answer: Created) -> Snapshot:
+    def resume_run(self, run_id: str) -> RunAnswer:
+        return _known(self.store.resume_run(run_id), run_id)
+
+    def cancel_run(self, run_id: str, reason: str | None = None) -> RunAnswer:
+        return _known(self.store.cancel_run(run_id, reason=reason), run_id)
+
+    def rerun_run(self, run_id: str, tasks: Sequence[str] | None = None) -> RunAnswer:
+        return _known(self.store.rerun_run(run_id, tasks=tasks), run_id)
+
+
+def _told(answer: SignalAnswer, execution_id: str) -> SignalAnswer:
+    if answer == "unknown":
+        raise ExecutionNotFound(execution_id)
+    return answer
+
+
+def _known(answer: RunAnswer, run_id: str) -> RunAnswer:
+    if answer == "unknown":
+        raise ExecutionNotFound(run_id)
+    return answer
+
+
+def _first_snapshot(new: NewExecution, answer: Created, now: datetime) -> Snapshot:
     """What is known of an execution before anything has been read back."""
-    asked_at = datetime.now(UTC) if answer.created else time_of(answer.id)
+    asked_at = now if answer.created else time_of(answer.id)
     run_at = new.run_at or (asked_at + new.delay if new.delay is not None else None)
     return Snapshot(
         id=answer.id,
@@ -195,6 +294,7 @@ def _first_snapshot(new: NewExecution, answer: Created) -> Snapshot:
         result=None,
         error=None,
         progress=None,
+        writes=None,
         created_at=asked_at,
         claimed_at=None,
         started_at=None,

@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 from msgspec.inspect import CustomType, DataclassType, Field, Type, type_info
 
+from penstock.model.context import Context
+
 _WHERE = re.compile(r"(?s)(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>[^`]*)`)?")
 
 _SUPPORTED = (
@@ -136,6 +138,8 @@ def resolve(
 def _revive(kind: type, value: object) -> object:
     if kind is object:
         return value
+    if kind is Context:
+        return Context(typing.cast("Mapping[str, Any]", value))
     model: Any = kind
     # From JSON, not from `value`: a strict model takes a date from text in JSON only.
     try:
@@ -182,7 +186,7 @@ def _unreadable(info: Type) -> Iterator[type]:
 
 
 def _can_revive(kind: type) -> bool:
-    return kind is object or (
+    return kind in {object, Context} or (
         hasattr(kind, "model_validate_json") and hasattr(kind, "model_dump_json")
     )
 

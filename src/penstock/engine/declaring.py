@@ -1,8 +1,8 @@
 """How a function becomes a task: what the decorator takes, what it refuses, what it returns."""
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, final, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, final, overload
 
 from penstock.engine.handle import AsyncTaskHandle, TaskHandle
 from penstock.engine.requests import (
@@ -106,23 +106,41 @@ def checked_options(
         queue=checked_name("queue", queue),
         priority=checked_priority(priority),
         retry=Retry.of(retry),  # type: ignore[arg-type] # refuses what is none
-        timeout=None if timeout is None else _checked_timeout(timeout),
+        timeout=None if timeout is None else checked_timeout(timeout),
         executor=_checked_executor(colour, executor),
         max_crashes=_checked_count("max_crashes", max_crashes),
         max_running=None if max_running is None else _checked_count("max_running", max_running),
         aliases=_checked_aliases(aliases),
-        follow_ups=_checked_follow_ups(on_success, on_failure),
+        follow_ups=checked_follow_ups(on_success, on_failure),
     )
 
 
-def _checked_timeout(timeout: Duration) -> timedelta:
+def refuse_unknown(options: Mapping[str, object], *, more: Collection[str] = ()) -> None:
+    """Raise InvalidOption for what is no option of a task, or one of those that come on top."""
+    known = ["name", *more, *(checked_options.__kwdefaults__ or ())]
+    for option in options:
+        if option not in known:
+            raise InvalidOption(
+                option,
+                options[option],
+                because="a task has no such option",
+                instead=f"There are {', '.join(known)}",
+            )
+
+
+def name_of(function: object) -> str:
+    """What a task is called if nobody says otherwise."""
+    return str(getattr(function, "__name__", "")) or str(function)
+
+
+def checked_timeout(timeout: Duration, *, of: str = "task") -> timedelta:
     parsed = checked_duration("timeout", timeout)
     if not parsed:
         raise InvalidOption(
             "timeout",
             timeout,
-            because="no task can end in no time",
-            instead="Leave it out for a task without a time limit",
+            because=f"no {of} can end in no time",
+            instead=f"Leave it out for a {of} without a time limit",
         )
     return parsed
 
@@ -166,23 +184,25 @@ def _checked_aliases(aliases: object) -> tuple[str, ...]:
     return tuple(checked_name("aliases", alias) for alias in aliases)
 
 
-def _checked_follow_ups(on_success: object, on_failure: object) -> str | None:
+def checked_follow_ups(
+    on_success: object, on_failure: object, *, of: Literal["task", "workflow"] = "task"
+) -> str | None:
+    """Return what follows as it is stored: tasks that take only what an end can tell them."""
     if on_success is None and on_failure is None:
         return None
     return encode_follow_ups(
-        on_success=_checked_follow_up("on_success", on_success, offers="result"),
-        on_failure=_checked_follow_up("on_failure", on_failure, offers="error"),
+        on_success=_checked_follow_up("on_success", on_success, ("execution_id", of, "result")),
+        on_failure=_checked_follow_up("on_failure", on_failure, ("execution_id", of, "error")),
     )
 
 
-def _checked_follow_up(option: str, task: object, *, offers: str) -> FollowUp | None:
+def _checked_follow_up(option: str, task: object, offered: Sequence[str]) -> FollowUp | None:
     if task is None:
         return None
     if not isinstance(task, Task):
         raise InvalidOption(
             option, task, because="it is no task", instead="Give it a function that is declared one"
         )
-    offered = ("execution_id", "task", offers)
     wants = tuple(task.signature.parameters)
     if unknown := [name for name in wants if name not in offered]:
         raise InvalidOption(

@@ -3,8 +3,8 @@
 import asyncio
 import time
 from concurrent.futures import Future
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from penstock.engine.attempts import AnyTask, Attempt
@@ -13,7 +13,7 @@ from penstock.engine.handle import NoDeferralHere
 from penstock.engine.settler import Settler
 from penstock.engine.slots import SlotToken
 from penstock.errors import LeaseLost, PenstockError
-from penstock.model.executions import Claimed, Lease
+from penstock.model.executions import Claimed, Lease, StepDone
 from penstock.model.states import SubState
 from penstock.store.contract import Store
 
@@ -185,6 +185,16 @@ class AttemptDesk:
     def unknown_start(self) -> datetime | None:
         return None if self.attempt.start_is_known() else self.attempt.started_at
 
+    # --- steps --------------------------------------------------------------------------
+
+    def now(self) -> datetime:
+        """By the database's clock, as far as it is known here."""
+        since_claim = timedelta(seconds=time.monotonic() - self.attempt.received_at)
+        return self.attempt.claimed.claimed_at + since_claim
+
+    def remember(self, step: StepDone) -> Future[bool]:
+        return self.settler.remember(step)
+
 
 def _tell(loop: asyncio.AbstractEventLoop, answered: asyncio.Event) -> None:
     loop.call_soon_threadsafe(answered.set)
@@ -200,6 +210,7 @@ class ChildDesk:
     cancelled: bool = False  # a child is not asked: it is ended
     lease_lost: bool = False
     ending: bool = False
+    begun_at: float = field(default_factory=time.monotonic)
 
     @property
     def store(self) -> Store:
@@ -240,3 +251,11 @@ class ChildDesk:
 
     def unknown_start(self) -> datetime | None:
         return None  # the parent has told it
+
+    def now(self) -> datetime:
+        return self.claimed.claimed_at + timedelta(seconds=time.monotonic() - self.begun_at)
+
+    def remember(self, step: StepDone) -> Future[bool]:
+        written: Future[bool] = Future()
+        written.set_result(not self.store.store_steps([step]))
+        return written

@@ -45,6 +45,25 @@ class Reads(Protocol):
     def rerun(self, execution_id: str) -> RerunAnswer: ...
 
 
+def pauses(
+    has_ended: Callable[[], bool], timeout: Duration | None, *, late: Callable[[str], str]
+) -> Iterator[float]:
+    """How long to wait before each next look at something, until it has ended.
+
+    Raises:
+        TimeoutError: it has not ended in time; `late` says how it stands.
+    """
+    patience = None if timeout is None else checked_duration("timeout", timeout)
+    deadline = None if patience is None else time.monotonic() + patience.total_seconds()
+    pause = _SHORTEST_LOOK
+    while not has_ended():
+        left = _LONGEST_LOOK if deadline is None else deadline - time.monotonic()
+        if patience is not None and left <= 0:
+            raise TimeoutError(late(format_duration(patience)))
+        yield min(pause, left)
+        pause = min(pause * 1.5, _LONGEST_LOOK)
+
+
 class Execution(Generic[T_co]):
     """A snapshot: attributes never touch the database; `refresh()` takes a new one."""
 
@@ -200,21 +219,14 @@ class Execution(Generic[T_co]):
         return await asyncio.to_thread(self.rerun)
 
     def _pauses(self, timeout: Duration | None) -> Iterator[float]:
-        """How long to wait before each next look, until the execution has ended."""
-        patience = None if timeout is None else checked_duration("timeout", timeout)
-        deadline = None if patience is None else time.monotonic() + patience.total_seconds()
-        pause = _SHORTEST_LOOK
-        while self._snapshot.state not in FINAL:
-            left = _LONGEST_LOOK if deadline is None else deadline - time.monotonic()
-            if patience is not None and left <= 0:
-                message = (
-                    f"{self.task!r} has not ended within {format_duration(patience)}: "
-                    f"it is {self.state}. "
-                    f"`penstock why {self.id}` says what it waits for."
-                )
-                raise TimeoutError(message)
-            yield min(pause, left)
-            pause = min(pause * 1.5, _LONGEST_LOOK)
+        return pauses(
+            lambda: self._snapshot.state in FINAL,
+            timeout,
+            late=lambda time: (
+                f"{self.task!r} has not ended within {time}: it is {self.state}. "
+                f"`penstock why {self.id}` says what it waits for."
+            ),
+        )
 
     def _outcome(self) -> T_co:
         snapshot = self._snapshot

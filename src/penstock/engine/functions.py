@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, get_args
 
 from penstock.errors import PenstockError
+from penstock.model.context import Context
 
 _NO_SUCH_NAME = object()
 
@@ -49,6 +50,7 @@ class TaskShape:
 
     colour: Colour
     handle: str | None
+    context: str | None
     parameters: tuple[Parameter, ...]
     returns: object
     function: Callable[..., object]
@@ -70,9 +72,13 @@ class TaskShape:
 
 
 def inspect_function(
-    function: Callable[..., object], *, name: str, handle_types: Mapping[type, Colour]
+    function: Callable[..., object],
+    *,
+    name: str,
+    handle_types: Mapping[type, Colour],
+    in_workflow: bool = False,
 ) -> TaskShape:
-    """Return the shape of `function`.
+    """Return the shape of `function`; only in a workflow may it ask for the context.
 
     Raises:
         InvalidTask: it is no function, or one that cannot be called from stored arguments.
@@ -104,12 +110,40 @@ def inspect_function(
     shape = TaskShape(
         colour=Colour.ASYNC if inspect.iscoroutinefunction(function) else Colour.SYNC,
         handle=None,
+        context=None,
         parameters=parameters,
         returns=signature.return_annotation,
         function=inspect.unwrap(function),
     )
     handle = _HandleCheck(name, shape, handle_types).find()
+    shape = replace(shape, context=_context_in(shape, name, in_workflow=in_workflow))
     return shape if handle is None else replace(shape, handle=handle, parameters=parameters[1:])
+
+
+def _context_in(shape: TaskShape, name: str, *, in_workflow: bool) -> str | None:
+    """Return the name of the parameter that takes the context, if one does."""
+    check = _HandleCheck(name, shape, {Context: shape.colour})
+    found = [one.name for one in shape.parameters if check.type_in(one.annotation) is not None]
+    if found and not in_workflow:
+        raise InvalidTask(
+            name,
+            f"{found[0]!r} is a Context, which only the tasks of a workflow share",
+            "Declare it with `@workflow.task`, or take a dict",
+        )
+    if len(found) > 1:
+        raise InvalidTask(
+            name,
+            f"both {found[0]!r} and {found[1]!r} are Contexts",
+            f"Keep {found[0]!r}: a run has one context",
+        )
+    for parameter in shape.parameters:
+        if check.type_within(parameter.annotation) is not None:
+            raise InvalidTask(
+                name,
+                f"the annotation of {parameter.name!r} has Context inside another type",
+                f"Annotate it plainly: `{parameter.name}: Context`; there always is one",
+            )
+    return found[0] if found else None
 
 
 def _refuse_what_is_no_function(function: object, name: str) -> None:
@@ -180,7 +214,7 @@ class _HandleCheck:
         """Return the name of the handle parameter, if there is one and it is in order."""
         found: Parameter | None = None
         for position, parameter in enumerate(self._shape.parameters):
-            handle_type = self._handle_type(parameter.annotation)
+            handle_type = self.type_in(parameter.annotation)
             if handle_type is None:
                 self._refuse_handle_within(parameter)
                 continue
@@ -213,7 +247,7 @@ class _HandleCheck:
         )
 
     def _refuse_handle_within(self, parameter: Parameter) -> None:
-        handle_type = self._mentioned(parameter.annotation)
+        handle_type = self.type_within(parameter.annotation)
         if handle_type is not None:
             raise InvalidTask(
                 self._name,
@@ -222,7 +256,7 @@ class _HandleCheck:
                 f"Annotate the first parameter plainly: `{parameter.name}: {handle_type.__name__}`",
             )
 
-    def _handle_type(self, annotation: object) -> type | None:
+    def type_in(self, annotation: object) -> type | None:
         text = _text_of(annotation)
         if text is not None:
             dotted = text.strip(" \t\n'\"")
@@ -246,15 +280,15 @@ class _HandleCheck:
             found = getattr(found, step, _NO_SUCH_NAME)
         return found
 
-    def _mentioned(self, annotation: object) -> type | None:
+    def type_within(self, annotation: object) -> type | None:
         text = _text_of(annotation)
         if text is not None:
             if text.isidentifier():
                 return None
-            words = re.findall(r"\w+", text)
-            return next((self._by_name[word] for word in words if word in self._by_name), None)
+            meant = map(self.type_in, re.findall(r"\w+", text))
+            return next((one for one in meant if one is not None), None)
         for part in get_args(annotation):
-            found = self._handle_type(part) or self._mentioned(part)
+            found = self.type_in(part) or self.type_within(part)
             if found is not None:
                 return found
         return None

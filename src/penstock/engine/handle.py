@@ -2,184 +2,33 @@
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
-from typing import NoReturn, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
-from penstock.engine.deferrals import (
-    Check,
-    GiveUpSlot,
-    Interrupted,
-    Next,
-    Story,
-    TakeSlot,
-    Wait,
-    deferral,
+from penstock.engine.deferrals import Check, GiveUpSlot, Next, TakeSlot, Wait
+from penstock.engine.handling import Defer, Desk, Handle, NoDeferralHere, storable
+from penstock.engine.remembering import (
+    Startable,
+    Suspend,
+    checked_name,
+    ended_or_suspend,
+    result_of_step,
+    run_id_in,
 )
 from penstock.engine.shapes import AsyncConnection, SyncConnection
-from penstock.engine.slots import SlotToken
-from penstock.errors import LeaseLost, PenstockError, StoreUnavailable
-from penstock.model.durations import Duration, parse_duration
-from penstock.model.executions import Claimed
-from penstock.model.payloads import encode
-from penstock.store.contract import Store
+from penstock.engine.writes import encode_writes
+from penstock.model.durations import Duration
+from penstock.model.executions import Memory
+from penstock.model.outcomes import end_of_run, signal_named
+from penstock.model.payloads import decode, encode
 
-log = logging.getLogger("penstock.worker")
+__all__ = ["AsyncTaskHandle", "Defer", "Desk", "NoDeferralHere", "TaskHandle"]
 
 T = TypeVar("T")
-
-PROGRESS_EVERY = 1.0  # seconds between two writes
-
-
-class Defer(PenstockError):
-    """Raised by a task that wants to come back later; the attempt is not spent.
-
-    It survives restarts and costs nothing meanwhile. The task begins again from its start.
-    """
-
-    def __init__(
-        self,
-        delay: Duration | None = None,
-        *,
-        until: datetime | None = None,
-        reason: str | None = None,
-    ) -> None:
-        if (delay is None) == (until is None):
-            message = "Defer takes either a delay or a moment: Defer('2h') or Defer(until=…)."
-            raise TypeError(message)
-        if until is not None and until.tzinfo is None:
-            message = "Defer(until=…) takes a datetime with a time zone, such as datetime.now(UTC)."
-            raise ValueError(message)
-        self.delay = None if delay is None else parse_duration(delay)
-        self.until = until
-        self.reason = _storable("reason", reason)
-        super().__init__(reason or "to be continued")
-
-    def delay_from(self, now: datetime) -> timedelta:
-        if self.until is not None:
-            return max(timedelta(0), self.until - now)
-        return self.delay or timedelta(0)
+P = ParamSpec("P")
 
 
-class NoDeferralHere(PenstockError):
-    """A task in a process of its own cannot wait without its slot."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            'A task with executor="process" cannot defer_until: its process would wait with it. '
-            "Use handle.defer_for(…), which ends the attempt and comes back."
-        )
-
-
-class Desk(Protocol):
-    """What a handle can ask of the worker around it."""
-
-    @property
-    def store(self) -> Store: ...
-    @property
-    def lease_lost(self) -> bool: ...
-    @property
-    def cancelled(self) -> bool: ...
-    @property
-    def slot(self) -> SlotToken: ...
-    @property
-    def in_doubt(self) -> bool: ...
-    @property
-    def ending(self) -> bool: ...
-    def monotonic(self) -> float: ...
-    def wait(self, seconds: float) -> None: ...
-    def raise_if_ended(self) -> None: ...
-    def give_up_slot(self, reason: str | None) -> None: ...
-    def take_slot(self) -> None: ...
-    async def agive_up_slot(self, reason: str | None) -> None: ...
-    async def atake_slot(self) -> None: ...
-    def completing(self, result: object) -> str: ...
-    def unknown_start(self) -> datetime | None: ...
-
-
-class _Handle:
-    def __init__(self, claimed: Claimed, desk: Desk) -> None:
-        self._claimed = claimed
-        self._desk = desk
-        self._progress_at = float("-inf")
-        self._shown = ""
-
-    @property
-    def execution_id(self) -> str:
-        """The same in every attempt: use it as the idempotency key of an outside effect."""
-        return self._claimed.lease.execution_id
-
-    @property
-    def attempt(self) -> int:
-        """Which try this is, from 1."""
-        return self._claimed.attempt
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether somebody has asked this task to stop."""
-        return self._desk.cancelled
-
-    @property
-    def lease_lost(self) -> bool:
-        """Whether this task may run elsewhere by now: nothing that it does counts any more."""
-        return self._desk.lease_lost
-
-    @property
-    def slot(self) -> SlotToken:
-        """The slot that this task runs in."""
-        return self._desk.slot
-
-    def raise_if_cancelled(self) -> None:
-        """End the task here if somebody has asked it to stop."""
-        if self.cancelled:
-            raise Interrupted
-
-    def defer_for(self, delay: Duration, *, reason: str | None = None) -> NoReturn:
-        """End this attempt without spending it, and come back after `delay`, from the start."""
-        raise Defer(delay, reason=reason)
-
-    def _story(self, every: Duration, timeout: Duration | None, reason: str | None) -> Story:
-        _storable("reason", reason)
-        interval = parse_duration(every)
-        if not interval:
-            message = "defer_until(every=…) must be longer than nothing, for example every='5s'."
-            raise ValueError(message)
-        return deferral(
-            every=interval,
-            timeout=None if timeout is None else parse_duration(timeout),
-            monotonic=self._desk.monotonic,
-            ending=lambda: self._desk.ending,
-        )
-
-    def _progress(self, fraction: float, note: str | None) -> str | None:
-        if isinstance(fraction, bool) or not 0 <= fraction <= 1:
-            message = f"handle.progress({fraction!r}) must be given a fraction between 0 and 1."
-            raise ValueError(message)
-        if self._desk.in_doubt:
-            return None  # the handler's own transaction may have this task locked
-        now = self._desk.monotonic()
-        recent = now - self._progress_at < PROGRESS_EVERY
-        if recent and fraction < 1:
-            return None  # a loop may call this a million times; nobody looks so often
-        shown = encode({"fraction": float(fraction), "note": note})
-        if recent and shown == self._shown:
-            return None
-        self._progress_at, self._shown = now, shown
-        return shown
-
-    def _show(self, progress: str) -> None:
-        try:
-            held = self._desk.store.progress(self._claimed.lease, progress)
-        except StoreUnavailable as error:
-            # Nobody sees it now; the work goes on, and so does the next word about it.
-            log.debug("cannot show the progress of %s: %s", self.execution_id, error)
-            return
-        if not held:
-            raise LeaseLost(self.execution_id, doing="show its progress")
-
-
-class TaskHandle(_Handle):
+class TaskHandle(Handle):
     """The handle of a task that is a plain `def`."""
 
     def defer_until(
@@ -239,19 +88,77 @@ class TaskHandle(_Handle):
         Raises:
             LeaseLost: another worker has this task; let the transaction roll back.
         """
+        writes = encode_writes(self._context, task=self._claimed.task)
         text = self._desk.completing(result)
         self._desk.store.complete_on(
-            connection, self._claimed.lease, result=text, started_at=self._desk.unknown_start()
+            connection,
+            self._claimed.lease,
+            result=text,
+            started_at=self._desk.unknown_start(),
+            writes=writes,
         )
         return result
 
     def once(self, name: str, *, connection: SyncConnection) -> bool:
         """True exactly once for this execution and name: in the transaction that commits it."""
-        _storable("name", name)
+        storable("name", name)
         return self._desk.store.once_on(connection, self._claimed.lease, name)
 
+    def step(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the function once for this execution and name, and remember what it returned.
 
-class AsyncTaskHandle(_Handle):
+        A later attempt gets the remembered result without a call. What the function did and
+        could not say any more, because the worker died, is done again.
+
+        Raises:
+            LeaseLost: another worker has this task; its attempt counts, not this one.
+        """
+        checked_name("step", name)
+        steps = self._recall.read().steps
+        if name in steps:
+            return cast("T", result_of_step(name, function, steps[name]))
+        result = function(*args, **kwargs)
+        held = self._remembering(name, encode(result)).result()
+        self._expect_remembered(name, held=held)
+        return result
+
+    def wait_for(self, *, signal: str, timeout: Duration | None = None) -> Any:  # noqa: ANN401
+        """Wait until `app.signal(…)` sends this signal, without a slot and over restarts.
+
+        Returns what was sent with it. The attempt ends here and is not spent; the next one
+        begins from the start, so put what must not be done twice into steps.
+
+        Raises:
+            WaitTimeout: it did not come in time.
+        """
+        checked_name("signal", signal)
+        signals = self._recall.read().signals
+        if signal in signals:
+            return decode(signals[signal])
+        left, until = self._wait_left(signal, timeout)
+        if until is not None:
+            name = signal_named(signal)
+            self._expect_remembered(name, held=self._remembering(name, until).result())
+        raise Suspend(signal_named(signal), left)
+
+    def run(self, workflow: Startable[P], /, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+        """Start a run of the workflow and wait for its results, without a slot and over restarts.
+
+        It is started once for this execution, whatever happens to the attempt, which ends here
+        and is not spent; the next one begins from the start, and gets the results.
+
+        Raises:
+            WorkflowFailed, WorkflowCancelled: the run ended so.
+        """
+        step = self._recall.next_run(workflow.name)
+        if (stored := self._recall.read().steps.get(step)) is not None:
+            run_id = run_id_in(stored)
+            return ended_or_suspend(workflow.get(run_id), run_id)
+        new, _ = workflow.new_run(args, dict(kwargs))
+        raise Suspend(end_of_run(self._start_child(step, new)))
+
+
+class AsyncTaskHandle(Handle):
     """The handle of a task that is an `async def`."""
 
     async def defer_until(
@@ -303,19 +210,72 @@ class AsyncTaskHandle(_Handle):
 
     async def complete(self, result: T, *, connection: AsyncConnection) -> T:
         """Complete this task in the connection's transaction: as `TaskHandle.complete` does."""
+        writes = encode_writes(self._context, task=self._claimed.task)
         text = self._desk.completing(result)
         await self._desk.store.acomplete_on(
-            connection, self._claimed.lease, result=text, started_at=self._desk.unknown_start()
+            connection,
+            self._claimed.lease,
+            result=text,
+            started_at=self._desk.unknown_start(),
+            writes=writes,
         )
         return result
 
     async def once(self, name: str, *, connection: AsyncConnection) -> bool:
         """True exactly once for this execution and name: in the transaction that commits it."""
-        _storable("name", name)
+        storable("name", name)
         return await self._desk.store.aonce_on(connection, self._claimed.lease, name)
 
+    async def step(
+        self,
+        name: str,
+        function: Callable[P, Awaitable[T]] | Callable[P, T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Call the function, plain or async, once: as `TaskHandle.step` does."""
+        checked_name("step", name)
+        steps = (await self._read_memory()).steps
+        if name in steps:
+            return cast("T", result_of_step(name, function, steps[name]))
+        answer = function(*args, **kwargs)
+        result = await answer if inspect.isawaitable(answer) else answer
+        held = await asyncio.wrap_future(self._remembering(name, encode(result)))
+        self._expect_remembered(name, held=held)
+        return cast("T", result)
 
-def _storable(what: str, text: str | None) -> str | None:
-    """Refuse here, in the handler, what the database could not take later."""
-    encode({what: text})
-    return text
+    async def wait_for(
+        self,
+        *,
+        signal: str,
+        timeout: Duration | None = None,  # noqa: ASYNC109 - of the signal, not of this call
+    ) -> Any:  # noqa: ANN401
+        """Wait until `app.signal(…)` sends this signal: as `TaskHandle.wait_for` does."""
+        checked_name("signal", signal)
+        signals = (await self._read_memory()).signals
+        if signal in signals:
+            return decode(signals[signal])
+        left, until = self._wait_left(signal, timeout)
+        if until is not None:
+            name = signal_named(signal)
+            held = await asyncio.wrap_future(self._remembering(name, until))
+            self._expect_remembered(name, held=held)
+        raise Suspend(signal_named(signal), left)
+
+    async def run(
+        self, workflow: Startable[P], /, *args: P.args, **kwargs: P.kwargs
+    ) -> dict[str, Any]:
+        """Start a run of the workflow and wait for its results: as `TaskHandle.run` does."""
+        step = self._recall.next_run(workflow.name)
+        if (stored := (await self._read_memory()).steps.get(step)) is not None:
+            run_id = run_id_in(stored)
+            run = await asyncio.to_thread(workflow.get, run_id)
+            return await asyncio.to_thread(ended_or_suspend, run, run_id)
+        new, _ = workflow.new_run(args, dict(kwargs))
+        raise Suspend(end_of_run(await asyncio.to_thread(self._start_child, step, new)))
+
+    async def _read_memory(self) -> Memory:
+        if self._recall.is_read:
+            return self._recall.read()
+        return await asyncio.to_thread(self._recall.read)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from penstock.engine.hooks import NOBODY, HookSet
 from penstock.engine.identity import provably_gone
 from penstock.engine.observer import Observer
 from penstock.engine.outages import Outage
@@ -43,6 +44,7 @@ class Heart:
         every: float,
         lease: float,
         same_host: bool = True,
+        hooks: HookSet = NOBODY,
     ) -> None:
         self._store = store
         self._listener = listener
@@ -53,7 +55,7 @@ class Heart:
         self._observer = Observer(lease, every)
         self._peers: tuple[Peer, ...] = ()
         self._reported: set[str] = set()
-        self._outage = Outage("send heartbeats")
+        self._outage = Outage("send heartbeats", hooks)
         self._stop = threading.Event()
         self._last_sent = time.monotonic()
 

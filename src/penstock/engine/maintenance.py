@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
+from penstock.engine.hooks import NOBODY, HookSet
 from penstock.engine.outages import Outage
 from penstock.errors import StoreUnavailable
 from penstock.model.workers import Beat
@@ -29,8 +30,10 @@ class Maintenance:
         worker_id: Callable[[], str],
         every: float,
         when_ready: Callable[[], None],
+        hooks: HookSet = NOBODY,
     ) -> None:
         self._store = store
+        self._hooks = hooks
         self._worker_id = worker_id
         self._every = every
         self._when_ready = when_ready
@@ -38,7 +41,7 @@ class Maintenance:
         self._stop = threading.Event()
         self._dead: set[Beat] = set()
         self._chores_at = 0.0
-        self._outage = Outage("do the chores")
+        self._outage = Outage("do the chores", hooks)
         self.last_turn = time.monotonic()
 
     def wake(self) -> None:
@@ -99,6 +102,8 @@ class Maintenance:
         while True:
             recovered = self._store.recover(self._worker_id(), dead=dead, limit=BATCH)
             if recovered:
+                if self._hooks:
+                    self._hooks.executions_recovered(recovered)
                 log.warning("recovered %d tasks that dead workers had left", len(recovered))
                 self._when_ready()
             if len(recovered) < BATCH:

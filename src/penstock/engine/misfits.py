@@ -80,6 +80,16 @@ class InvalidResult(InvalidPayload):
         )
 
 
+class InvalidWrites(InvalidResult):
+    """Something that a task put into its workflow's context, and that cannot be stored."""
+
+    def __str__(self) -> str:
+        return (
+            f"What task {self.task!r} wrote into the context cannot be stored: {self.reason} "
+            f"(at {self.path}). {self.next_step}."
+        )
+
+
 class ResultDoesNotFit(PenstockError):
     """A stored result that is no value of the type that the task says it returns."""
 

@@ -4,8 +4,14 @@ import logging
 import random
 import threading
 import time
+from typing import Literal, get_args
+
+from penstock.engine.hooks import NOBODY, HookSet
 
 log = logging.getLogger("penstock.worker")
+
+Operation = Literal["claim tasks", "settle outcomes", "send heartbeats", "do the chores"]
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
@@ -14,8 +20,9 @@ LONGEST_PAUSE = 2.0
 class Outage:
     """What one thread knows about the database being out of reach."""
 
-    def __init__(self, doing: str) -> None:
+    def __init__(self, doing: Operation, hooks: HookSet = NOBODY) -> None:
         self._doing = doing
+        self._hooks = hooks
         self._since: float | None = None
         self._pause = FIRST_PAUSE
 
@@ -25,6 +32,8 @@ class Outage:
 
     def begins(self, error: BaseException) -> None:
         """Say it once; called again, it only lengthens the pause."""
+        if self._hooks:
+            self._hooks.store_failed(self._doing, error)
         if self._since is None:
             self._since = time.monotonic()
             log.warning("cannot %s, waiting for the database: %s", self._doing, error)

@@ -20,6 +20,7 @@ from penstock.engine.attempts import AnyTask, current_execution
 from penstock.engine.desk import ChildDesk
 from penstock.engine.failures import message_of, stored_error
 from penstock.engine.handle import TaskHandle
+from penstock.engine.writes import encode_writes
 from penstock.errors import PenstockError
 from penstock.model.executions import Claimed
 
@@ -42,6 +43,7 @@ class Answer:
     """What a child says: a result as JSON text, or an error."""
 
     result: str = "null"
+    writes: str | None = None  # into the context of its workflow
     error: BaseException | None = None
     stored: str | None = None  # the error as text: its traceback does not cross processes
     in_doubt: bool = False  # completed in the handler's own transaction
@@ -155,12 +157,15 @@ def _run(module: str, qualname: str, claimed: Claimed) -> Answer:
         for part in qualname.split("."):
             task = getattr(task, part)
         signature = task.signature
+        decoded = signature.decode_arguments(claimed.args)
+        context = signature.context_in(decoded)
         desk = ChildDesk(claimed, task)
-        args, kwargs = signature.spread(signature.decode_arguments(claimed.args))
+        args, kwargs = signature.spread(decoded)
         if signature.takes_handle:
-            args = (TaskHandle(claimed, desk), *args)
+            args = (TaskHandle(claimed, desk, context), *args)
         result = signature.encode_result(task.function(*args, **kwargs))
-        return Answer(result=result, in_doubt=desk.in_doubt)
+        writes = encode_writes(context, task=task.name)
+        return Answer(result=result, writes=writes, in_doubt=desk.in_doubt)
     except BaseException as error:  # noqa: BLE001 - the parent decides what it means
         in_doubt = desk is not None and desk.in_doubt
         return Answer(error=error, stored=stored_error(error), in_doubt=in_doubt)

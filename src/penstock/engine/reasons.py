@@ -10,6 +10,8 @@ class Code(StrEnum):
     NOT_DUE = "not_due"
     DUE = "due"
     BEHIND = "behind"
+    DEPENDENCIES = "dependencies"
+    RUN_PAUSED = "run_paused"
     TO_BE_RELEASED = "to_be_released"
     QUEUE_PAUSED = "queue_paused"
     NO_WORKER = "no_worker"

@@ -10,7 +10,6 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -18,9 +17,11 @@ from functools import partial
 from penstock.engine.attempts import Attempt, CompletionUndone, TimedOut, current_execution
 from penstock.engine.deadlines import Deadlines
 from penstock.engine.desk import AttemptDesk
+from penstock.engine.hooks import NOBODY, AttemptBegan, AttemptEnded, HookSet
 from penstock.engine.processes import ChildDied, Processes
 from penstock.engine.settler import Settler
 from penstock.engine.slots import SlotPool
+from penstock.engine.stock import Stock
 from penstock.engine.threads import Threads
 from penstock.model.executions import Lease
 from penstock.model.outcomes import Completed, Outcome, Released
@@ -45,7 +46,9 @@ class Runner:
         store: Store,
         may_have_lost_all: Callable[[], bool],
         has_lost: Callable[[Lease], bool],
+        hooks: HookSet = NOBODY,
     ) -> None:
+        self._hooks = hooks
         self._pid = os.getpid()
         self._store = store
         self.may_have_lost_all = may_have_lost_all
@@ -53,7 +56,7 @@ class Runner:
         self.slots = SlotPool(slots, when_free=self._begin_more)
         # By lease: a task that was taken from us may come back while its old attempt goes on.
         self.running: dict[Lease, Attempt] = {}
-        self._stock: deque[Attempt] = deque()
+        self._stock = Stock()
         # Beside the others: thousands may be waiting here, and each claim asks.
         self._suspects: dict[Lease, Attempt] = {}
         self._lock = threading.RLock()
@@ -91,6 +94,10 @@ class Runner:
     def stock(self) -> int:
         return len(self._stock)
 
+    def stock_by_queue(self) -> dict[str, int]:
+        with self._lock:
+            return self._stock.queues
+
     @property
     def idle(self) -> bool:
         with self._lock:
@@ -117,7 +124,7 @@ class Runner:
         """Run these as slots become free."""
         with self._lock:
             self.taken += len(attempts)
-            self._stock.extend(attempts)
+            self._stock.add(attempts)
             self._suspects |= {one.claimed.lease: one for one in attempts if one.claimed.suspect}
         self._begin_more()
 
@@ -125,7 +132,7 @@ class Runner:
         for_loop: list[Attempt] = []
         with self._lock:
             while self._stock and (slot := self.slots.take()) is not None:
-                attempt = self._stock.popleft()
+                attempt = self._stock.pop()
                 attempt.slot = slot
                 self.running[attempt.claimed.lease] = attempt
                 if attempt.task.options.executor == "loop":
@@ -221,7 +228,7 @@ class Runner:
         attempt.in_doubt = answer.in_doubt
         if answer.error is not None:
             return attempt.failed(answer.error, answer.stored)
-        return attempt.completed_with(answer.result)
+        return attempt.completed_with(answer.result, answer.writes)
 
     def watch_deadline(self, attempt: Attempt) -> None:
         """End it when its time is up; to be called again whenever its clock has stood still."""
@@ -253,6 +260,8 @@ class Runner:
         if not attempt.start_told:
             attempt.start_was_told = self._settler.start_was_told
             self._settler.note_start(attempt.claimed.lease, attempt.started_at)
+        if self._hooks:
+            self._hooks.attempt_began(AttemptBegan(attempt.claimed, attempt.task.name))
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         if os.getpid() != self._pid:
@@ -264,6 +273,8 @@ class Runner:
         took = time.monotonic() - attempt.begun_at
         self._stock_limit = min(MOST_IN_STOCK, self._stock_limit + 1)
         self._usual_duration += _SMOOTHING * (max(took, 1e-5) - self._usual_duration)
+        if self._hooks:
+            self._tell_end(attempt, outcome, took)
         if attempt.in_doubt:
             self._settler.put_in_doubt(attempt.claimed.lease, partial(_if_undone, attempt, outcome))
         else:
@@ -274,6 +285,17 @@ class Runner:
             self._suspects.pop(attempt.claimed.lease, None)
         if attempt.slot is not None:
             attempt.slot.end()
+
+    def _tell_end(self, attempt: Attempt, outcome: Outcome, took: float) -> None:
+        self._hooks.attempt_ended(
+            AttemptEnded(
+                claimed=attempt.claimed,
+                task=attempt.task.name,
+                outcome=outcome,
+                took=max(0.0, took - attempt.deferred_for),
+                waited=attempt.waited,
+            )
+        )
 
     def _desk_of(self, attempt: Attempt) -> AttemptDesk:
         return AttemptDesk(attempt, self._store, self._settler, self)
@@ -296,9 +318,7 @@ class Runner:
         """Release what has been claimed and has not begun, for others to take."""
         before = time.monotonic() - older_than
         with self._lock:
-            kept = [attempt for attempt in self._stock if attempt.received_at > before]
-            given_back = [attempt for attempt in self._stock if attempt.received_at <= before]
-            self._stock = deque(kept)
+            given_back = self._stock.take_received_until(before)
             if given_back:
                 # No slot became free meanwhile: without this we would claim them again at once,
                 # and give them back again, for as long as these tasks run.
@@ -308,7 +328,12 @@ class Runner:
             claimed = attempt.claimed
             self._suspects.pop(claimed.lease, None)
             self._settler.put(
-                Released(lease=claimed.lease, serial=claimed.serial, reason="no slot was free")
+                Released(
+                    lease=claimed.lease,
+                    serial=claimed.serial,
+                    run_id=claimed.run_id,
+                    reason="no slot was free",
+                )
             )
 
     def drop_stock(self) -> None:

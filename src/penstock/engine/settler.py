@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
+from penstock.engine.hooks import NOBODY, HookSet
 from penstock.engine.outages import Outage
 from penstock.errors import StoreBusy, StoreUnavailable
-from penstock.model.executions import Lease
-from penstock.model.outcomes import DeferredFor, Outcome, RetryScheduled
+from penstock.model.executions import Lease, StepDone
+from penstock.model.outcomes import DeferredFor, Outcome, RetryScheduled, SuspendedFor
 from penstock.model.states import SubState
 from penstock.store.contract import Store
 
@@ -27,6 +28,7 @@ MOST_IN_A_BATCH = 500
 AWAKE_FOR = 1.0
 FIRST_LOOK = 0.02  # at a transaction that a handler has left open, then less and less often
 LAST_LOOK = 1.0
+_SCHEDULED = (RetryScheduled, DeferredFor, SuspendedFor)
 RECORD_START_AFTER = 0.05  # short tasks tell their start with their outcome: no extra commit
 
 
@@ -52,6 +54,12 @@ class _Doubt:
         self.pause = min(2 * self.pause, LAST_LOOK)
 
 
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    step: StepDone
+    written: "Future[bool]"
+
+
 class Settler:
     """The only one who settles; whatever it is given is written, or refused, exactly once."""
 
@@ -61,21 +69,26 @@ class Settler:
         *,
         when_settled: Callable[[list[Lease]], None],
         when_scheduled: Callable[[], None],
+        when_ready: Callable[[], None] = lambda: None,
+        hooks: HookSet = NOBODY,
     ) -> None:
         self._store = store
+        self._hooks = hooks
         self._when_settled = when_settled
         self._when_scheduled = when_scheduled
+        self._when_ready = when_ready
         self._outcomes: deque[Outcome] = deque()
         self._starts: dict[Lease, tuple[float, datetime]] = {}
         self._telling: list[tuple[Lease, datetime]] = []  # starts whose reply is not there yet
         self._changes: deque[_Change] = deque()
+        self._steps: deque[_Remembered] = deque()
         self._doubts: list[_Doubt] = []
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._stopped_at = 0.0
         self._busy = False
         self._asleep = False
-        self._outage = Outage("settle outcomes")
+        self._outage = Outage("settle outcomes", hooks)
         self.last_turn = time.monotonic()
 
     def put(self, outcome: Outcome) -> None:
@@ -102,6 +115,15 @@ class Settler:
         written.set_running_or_notify_cancel()  # a handler that is cancelled cannot take it back
         with self._changed:
             self._changes.append(_Change(lease, sub_state, reason, written))
+            self._changed.notify()
+        return written
+
+    def remember(self, step: StepDone) -> "Future[bool]":
+        """Store a step's result with the next batch; the answer says whether the lease is held."""
+        written: Future[bool] = Future()
+        written.set_running_or_notify_cancel()  # it was taken, whoever waits for the answer
+        with self._changed:
+            self._steps.append(_Remembered(step, written))
             self._changed.notify()
         return written
 
@@ -138,7 +160,7 @@ class Settler:
 
     def _next_batch(self) -> list[Outcome] | None:
         with self._changed:
-            if not self._outcomes and not self._changes and not self._may_end():
+            if not (self._outcomes or self._changes or self._steps or self._may_end()):
                 # Under load nobody needs to wake us for a start: we look soon anyway. Set before
                 # the last look at the starts: who notes one after it sees that we sleep.
                 self._asleep = time.monotonic() - self.last_turn > AWAKE_FOR
@@ -165,6 +187,7 @@ class Settler:
         try:
             self._record_starts({change.lease for change in changes})
             self._change_sub_states(changes)
+            self._store_steps(tuple(self._steps))
             self._read_back()
             if outcomes:
                 self.last_turn = time.monotonic()
@@ -210,6 +233,15 @@ class Settler:
                 self._changes.popleft()
                 change.written.set_result(change.lease not in lost)
 
+    def _store_steps(self, remembered: tuple[_Remembered, ...]) -> None:
+        if not remembered:
+            return
+        lost = set(self._store.store_steps([one.step for one in remembered]))
+        self._outage.ends()
+        for one in remembered:
+            self._steps.popleft()
+            one.written.set_result(one.step.lease not in lost)
+
     def _refuse_deferrals(self, busy: StoreBusy) -> None:
         """Nothing was written, for somebody keeps SQLite's lock: perhaps who waits here for us.
 
@@ -241,6 +273,9 @@ class Settler:
                 self._when_settled([doubt.lease])
                 if whereabouts == "lost":
                     _say_lost(doubt.lease)
+                    self._hooks.lost_by_handler(doubt.lease)
+                else:
+                    self._hooks.settled_by_handler(doubt.lease)
 
     def _settle(self, outcomes: list[Outcome]) -> None:
         lost = self._store.settle(outcomes)
@@ -248,10 +283,17 @@ class Settler:
         self._when_settled([outcome.lease for outcome in outcomes])
         # The database wakes others for the earliest only, and may take another for it that is
         # being promoted just now.
-        if any(isinstance(outcome, RetryScheduled | DeferredFor) for outcome in outcomes):
+        if any(
+            isinstance(outcome, RetryScheduled | DeferredFor | SuspendedFor) for outcome in outcomes
+        ):
             self._when_scheduled()
+        # The end of one task of a run makes others ready; no need to wait for the wake-up.
+        if any(outcome.run_id is not None for outcome in outcomes):
+            self._when_ready()
         for lease in lost:
             _say_lost(lease)
+        if self._hooks:
+            self._hooks.settled(outcomes, lost)
 
 
 def _say_lost(lease: Lease) -> None:

@@ -13,19 +13,22 @@ from difflib import get_close_matches
 from functools import cached_property
 from inspect import Parameter
 from reprlib import repr as short_repr
-from typing import Annotated, Any, Never, NoReturn, get_args, get_origin
+from typing import Any, Never, NoReturn
 
 import msgspec
 
 from penstock.engine.conversion import Converter, Misfit, UnsupportedAnnotation, decoder, resolve
-from penstock.engine.functions import Colour, InvalidTask, inspect_function
+from penstock.engine.functions import Colour, InvalidTask, TaskShape, inspect_function
 from penstock.engine.misfits import (
     ArgumentsDoNotFit,
     InvalidArguments,
     InvalidResult,
     ResultDoesNotFit,
 )
+from penstock.engine.outputs import Output
+from penstock.engine.showing import shortened, shown, shown_parameter
 from penstock.model import payloads
+from penstock.model.context import Context
 from penstock.model.payloads import InvalidPayload
 
 __all__ = [
@@ -37,8 +40,6 @@ __all__ = [
     "ResultDoesNotFit",
     "TaskSignature",
 ]
-
-_LONGEST_TEXT_SHOWN = 60
 
 _members: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(
     dict[str, msgspec.Raw]
@@ -64,22 +65,35 @@ class TaskSignature:
     """
 
     def __init__(
-        self, function: Callable[..., object], *, name: str, handle_types: Mapping[type, Colour]
+        self,
+        function: Callable[..., object],
+        *,
+        name: str,
+        handle_types: Mapping[type, Colour],
+        in_workflow: bool = False,
     ) -> None:
-        shape = inspect_function(function, name=name, handle_types=handle_types)
+        self._use(
+            inspect_function(
+                function, name=name, handle_types=handle_types, in_workflow=in_workflow
+            ),
+            name,
+        )
+
+    def _use(self, shape: TaskShape, name: str) -> None:
         named = [one for one in shape.parameters if one.kind is not Parameter.VAR_KEYWORD]
         by_position = [one for one in named if one.kind is not Parameter.KEYWORD_ONLY]
         by_keyword = [one for one in named if one.kind is not Parameter.POSITIONAL_ONLY]
         self.colour = shape.colour
         self.takes_handle = shape.handle is not None
+        self.context = shape.context  # the parameter that takes the context of a workflow
         self._name = name
         self._shape = shape
         self._named = {one.name: one for one in named}
         self._positional = tuple(one.name for one in by_position)
         self._positional_only = named[: len(named) - len(by_keyword)]
         self._keywords = frozenset(one.name for one in by_keyword)
-        self._required = {one.name for one in named if one.default is Parameter.empty}
-        self._takes_any_name = len(named) < len(shape.parameters)
+        self._required = {one.name for one in named if _must_be_given(one.default)}
+        self.takes_any_name = len(named) < len(shape.parameters)
 
     def bind(self, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, object]:
         """Return the arguments of a call by parameter name, in the order of the parameters.
@@ -114,6 +128,52 @@ class TaskSignature:
     def parameters(self) -> tuple[str, ...]:
         """The names of what is stored: all parameters but the handle."""
         return tuple(self._named)
+
+    @property
+    def defaults(self) -> Mapping[str, object]:
+        """What the parameters default to; of those that must be given, the outputs."""
+        return {
+            one.name: one.default
+            for one in self._shape.parameters
+            if one.default is not Parameter.empty
+        }
+
+    @property
+    def takes(self) -> str:
+        """What a caller may pass, as its author wrote it."""
+        return self._takes()
+
+    def shown_annotation(self, name: str) -> str:
+        """The annotation of a parameter, as its author wrote it."""
+        return self._expected(name)
+
+    def shown_return(self) -> str:
+        return shown(self._shape.returns)
+
+    def hint_of(self, name: str | None) -> object:
+        """The type of a parameter, or of the result; Any where nothing is said.
+
+        Raises:
+            InvalidTask: the annotation names something that does not exist, by now at least.
+        """
+        if name is None:
+            return self._resolved(self._shape.returns, None)
+        return self._resolved(self._named[name].annotation, name)
+
+    def check_argument(self, name: str, raw: bytes) -> None:
+        """Raise ArgumentsDoNotFit unless this JSON is a value for this parameter."""
+        try:
+            self._types.parameters[name].read(msgspec.Raw(raw))
+        except Misfit as misfit:
+            stored, expected = shortened(raw.decode()), self._expected(name)
+            raise ArgumentsDoNotFit(
+                self._name, name + misfit.path, stored, expected, misfit.detail
+            ) from misfit
+
+    def context_in(self, arguments: Mapping[str, object]) -> Context | None:
+        """The context among decoded arguments, where the task asks for it."""
+        found = None if self.context is None else arguments.get(self.context)
+        return found if isinstance(found, Context) else None
 
     def encode_named(self, arguments: Mapping[str, object]) -> str:
         """Return as JSON text arguments that are given by name, positional-only ones too.
@@ -181,8 +241,8 @@ class TaskSignature:
             raise ResultDoesNotFit(
                 self._name,
                 misfit.path.removeprefix("."),
-                _shortened(text),
-                _shown(self._shape.returns),
+                shortened(text),
+                shown(self._shape.returns),
                 misfit.detail,
             ) from misfit
 
@@ -220,12 +280,12 @@ class TaskSignature:
             members = _members.decode(text)
         except msgspec.MsgspecError as error:
             raise ArgumentsDoNotFit(
-                self._name, "$", _shortened(text), "an object in JSON", str(error)
+                self._name, "$", shortened(text), "an object in JSON", str(error)
             ) from error
         arguments: dict[str, object] = {}
         for name, raw in members.items():
             converter = types.parameters.get(name, types.any_name)
-            stored = _shortened(bytes(raw).decode())
+            stored = shortened(bytes(raw).decode())
             if converter is None or name == self._shape.handle:
                 raise ArgumentsDoNotFit(self._name, name, stored, None)
             try:
@@ -244,7 +304,7 @@ class TaskSignature:
         hints = {one.name: self._resolved(one.annotation, one.name) for one in self._named.values()}
         converters = {name: self._converter(hint, name) for name, hint in hints.items()}
         result = self._converter(self._resolved(self._shape.returns, None), None)
-        if self._takes_any_name:
+        if self.takes_any_name:
             last = self._shape.parameters[-1]
             any_name = self._converter(self._resolved(last.annotation, last.name), last.name)
             return _Types(converters, any_name, result, None)
@@ -284,7 +344,7 @@ class TaskSignature:
 
     def _in_order(self, arguments: Mapping[str, object]) -> dict[str, object]:
         ordered = {name: arguments[name] for name in self._named if name in arguments}
-        return ordered | dict(arguments) if self._takes_any_name else ordered
+        return ordered | dict(arguments) if self.takes_any_name else ordered
 
     def _refuse(self, parameter: str | None, reason: str) -> NoReturn:
         raise InvalidArguments(self._name, parameter, reason, self._takes())
@@ -312,7 +372,7 @@ class TaskSignature:
             self._refuse(name, f"{name!r} is the handle, which the worker passes")
         if name in self._named:
             self._refuse(name, f"{name!r} can be passed by position only")
-        if not self._takes_any_name:
+        if not self.takes_any_name:
             near = get_close_matches(name, self._named, n=1)
             guess = f" (did you mean {near[0]!r}?)" if near else ""
             self._refuse(name, f"it has no parameter {name!r}{guess}")
@@ -324,35 +384,16 @@ class TaskSignature:
 
     def _expected(self, name: str) -> str:
         parameter = self._named.get(name, self._shape.parameters[-1])
-        return _shown(parameter.annotation)
+        return shown(parameter.annotation)
 
     def _takes(self) -> str:
-        return ", ".join(map(_shown_parameter, self._shape.parameters)) or "no arguments"
+        return ", ".join(map(shown_parameter, self._shape.parameters)) or "no arguments"
+
+
+def _must_be_given(default: object) -> bool:
+    return default is Parameter.empty or isinstance(default, Output)
 
 
 def _promises_nothing(annotation: object) -> bool:
     # By equality: annotations need not be hashable.
     return annotation in (None, NoReturn, Never, "None", "NoReturn", "Never")
-
-
-def _shown(annotation: object) -> str:
-    if annotation is Parameter.empty:
-        return "plain JSON"
-    if isinstance(annotation, str):
-        return annotation
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    return inspect.formatannotation(annotation)
-
-
-def _shown_parameter(parameter: Parameter) -> str:
-    stars = "**" if parameter.kind is Parameter.VAR_KEYWORD else ""
-    annotated = parameter.annotation is not Parameter.empty
-    kind = f": {_shown(parameter.annotation)}" if annotated else ""
-    optional = parameter.default is not Parameter.empty
-    default = f" = {short_repr(parameter.default)}" if optional else ""
-    return f"{stars}{parameter.name}{kind}{default}"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT_SHOWN else f"{text[:_LONGEST_TEXT_SHOWN]}…"

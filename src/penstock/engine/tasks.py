@@ -200,8 +200,8 @@ class Task(_Requests[P, T_co]):
         return await asyncio.to_thread(self.get, execution_id)
 
 
-class TaskFunction(Task[P, T_co], Generic[P, T_co, CallP, R_co]):
-    """A declared task: a plain call runs the function, here and now."""
+class DeclaredTask(Generic[CallP, R_co]):
+    """A function with a name under which workers run it; a plain call runs it here and now."""
 
     def __init__(
         self,
@@ -211,9 +211,35 @@ class TaskFunction(Task[P, T_co], Generic[P, T_co, CallP, R_co]):
         signature: TaskSignature,
         home: Home,
     ) -> None:
-        super().__init__(name, options, signature, home)
         self.function = function
+        self.name = name
+        self.options = options
+        self.signature = signature
+        self._home = home
         functools.update_wrapper(self, function)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
 
     def __call__(self, *args: CallP.args, **kwargs: CallP.kwargs) -> R_co:
         return self.function(*args, **kwargs)
+
+    @property
+    def client(self) -> Client:
+        """Who speaks with the database for this task."""
+        return self._home.client_for(self.name)
+
+
+class TaskFunction(Task[P, T_co], DeclaredTask[CallP, R_co], Generic[P, T_co, CallP, R_co]):
+    """A declared task that callers enqueue."""
+
+    def __init__(
+        self,
+        function: Callable[CallP, R_co],
+        name: str,
+        options: TaskOptions,
+        signature: TaskSignature,
+        home: Home,
+    ) -> None:
+        Task.__init__(self, name, options, signature, home)
+        DeclaredTask.__init__(self, function, name, options, signature, home)

@@ -18,6 +18,7 @@ class Verified(NamedTuple):
     remains: int  # histories whose execution retention has removed
     events: int
     findings: list[Finding]
+    runs: int = 0
 
 
 def verify(
@@ -39,7 +40,13 @@ def verify(
                 for one in findings_in(store.examine(after, until=examined.until))
                 if (one.code, one.execution_id) in suspicious
             ]
-        yield Verified(len(examined.executions), len(examined.remains), examined.events, findings)
+        yield Verified(
+            len(examined.executions),
+            len(examined.remains),
+            examined.events,
+            findings,
+            len(examined.runs),
+        )
         if examined.next is None:
             return
         after = examined.next

@@ -12,6 +12,7 @@ from penstock.engine.endings import why_ended
 from penstock.engine.handing_out import why_nobody_takes_it, why_not_handed_out
 from penstock.engine.reasons import Code, Reason
 from penstock.engine.telling import count, error_line, moment, span
+from penstock.engine.why_runs import why_task_waits, why_task_was_skipped
 from penstock.model.events import EventType
 from penstock.model.payloads import decode
 from penstock.model.states import FINAL, State, SubState
@@ -31,12 +32,15 @@ def explain(facts: Waiting, *, lease: timedelta) -> list[Reason]:
         case State.SCHEDULED:
             return [_why_scheduled(facts), *why_nobody_takes_it(facts, lease)]
         case State.WAITING:
-            return [_why_waiting(facts), *why_nobody_takes_it(facts, lease)]
+            because = why_task_waits(facts, facts.run) if facts.run else _why_waiting(facts)
+            return [because, *why_nobody_takes_it(facts, lease)]
         case State.READY:
             return list(why_not_handed_out(facts, lease))
         case State.RUNNING:
             return list(_why_running(facts, lease))
         case State.COMPLETED | State.FAILED | State.SKIPPED | State.CANCELLED:
+            if facts.run is not None and state is State.SKIPPED:
+                return [why_task_was_skipped(facts, facts.run)]
             return [why_ended(facts)]
         case _:
             assert_never(state)

@@ -18,11 +18,13 @@ from datetime import timedelta
 from penstock.engine.attempts import AnyTask
 from penstock.engine.claimer import Claimer
 from penstock.engine.heart import Heart
+from penstock.engine.hooks import NOBODY, HookSet
 from penstock.engine.identity import own_identity
 from penstock.engine.maintenance import Maintenance
 from penstock.engine.retention import Retention, Sweeper
 from penstock.engine.runner import Runner
 from penstock.engine.settler import Settler
+from penstock.engine.vitals import Vitals
 from penstock.errors import StoreError
 from penstock.model.executions import Lease
 from penstock.model.ids import new_id
@@ -64,8 +66,10 @@ class Worker:
         *,
         loop: asyncio.AbstractEventLoop | None = None,
         retention: Retention | None = None,
+        hooks: HookSet = NOBODY,
     ) -> None:
         self._store = store
+        self._hooks = hooks
         self._tasks = tasks
         self._options = options
         self._own_loop = loop is None
@@ -81,6 +85,8 @@ class Worker:
             store,
             when_settled=self._let_go,
             when_scheduled=self._look_for_due,
+            when_ready=self._look_for_ready,
+            hooks=hooks,
         )
         self._runner = Runner(
             options.slots,
@@ -89,6 +95,7 @@ class Worker:
             store=store,
             may_have_lost_all=lambda: self._heart.lease_lost,
             has_lost=lambda lease: lease.worker_id != self.id,
+            hooks=hooks,
         )
         self._claimer = Claimer(
             store,
@@ -99,12 +106,14 @@ class Worker:
             tasks=self._known,
             held=self._held,
             poll=options.poll.total_seconds(),
+            hooks=hooks,
         )
         self._maintenance = Maintenance(
             store,
             worker_id=lambda: self.id,
             every=options.poll.total_seconds(),
             when_ready=self._claimer.wake,
+            hooks=hooks,
         )
         self._sweeper: Sweeper | None = None
         if retention is not None:
@@ -116,6 +125,7 @@ class Worker:
             every=options.heartbeat.total_seconds(),
             lease=options.lease.total_seconds(),
             same_host=options.same_host,
+            hooks=hooks,
         )
         self._distributor = store.distributor(self.queues)
 
@@ -148,6 +158,7 @@ class Worker:
             self._spawn("sweeper", self._sweeper.run_until_stopped)
         self._spawn("wakeups", self._pass_on_wake_ups)
         self._watching = True
+        self._hooks.worker_started(self)
 
     def _register(self) -> None:
         self._store.register(
@@ -207,6 +218,24 @@ class Worker:
         except StoreError as error:
             log.debug("cannot look for cancel requests: %s", error)
 
+    def vitals(self) -> Vitals:
+        """How this worker is now, without a question to the database."""
+        runner, claimer = self._runner, self._claimer
+        return Vitals(
+            worker_id=self.id,
+            slots=runner.slots.size,
+            slots_free=runner.slots.free,
+            running=len(runner.running),
+            in_stock=runner.stock,
+            unsettled=self._settler.backlog,
+            runaways=runner.runaways,
+            since_poll=time.monotonic() - claimer.last_answer,
+            poll=self._options.poll.total_seconds(),
+            out_of_reach=claimer.out_of_reach,
+            lease_lost=self._heart.lease_lost,
+            stopping=runner.stopping,
+        )
+
     # --- what the heart reports -------------------------------------------------------
 
     def declared_dead(self) -> None:
@@ -261,6 +290,9 @@ class Worker:
         self._maintenance.stop()
         if self._sweeper is not None:
             self._sweeper.stop()
+
+    def _look_for_ready(self) -> None:
+        self._claimer.wake()
 
     def _look_for_due(self) -> None:
         self._maintenance.wake()
@@ -351,6 +383,7 @@ class Worker:
             self._store.unregister(self.id)
         except StoreError as error:
             log.warning("worker %s could not say goodbye: %s", self.id, error)
+        self._hooks.worker_stopped(self)
 
     def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

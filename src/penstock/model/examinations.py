@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from penstock.model.retelling import Retelling
+from penstock.model.graph import Graph
+from penstock.model.retelling import Retelling, RunRetelling
 
 
 class Place(NamedTuple):
@@ -43,6 +44,25 @@ class Examination:
     twin: str | None  # another live execution with its key
     places: Sequence[Place] = ()
     told: Retelling = field(default_factory=Retelling)
+    run_id: str | None = None  # the run that it is a task of, as its id says
+    awaits: str | None = None  # what it waits for since it has begun: "signal:…", "elements:3"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunExamination:
+    """One run: its row as it is stored, the tasks behind its id, its own events told again."""
+
+    id: str
+    state: str  # perhaps none of the states that there are
+    graph: Graph | None  # None: it cannot be read
+    cancel_requested: bool
+    out_of_time: bool
+    finished: bool  # has a time at which it finished
+    will_go_on: bool  # somebody has left word that it has to be looked at
+    tasks: Sequence[Examination] = ()  # in the order of their ids, and so of the graph
+    elements: Mapping[int, Sequence[Examination]] = field(default_factory=dict)  # by place
+    verdicts: Mapping[int, bool] = field(default_factory=dict)  # of rules about values, by place
+    told: RunRetelling = field(default_factory=RunRetelling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +75,5 @@ class Examined:
     events: int
     until: str  # the last id of the stretch
     next: str | None  # where the next stretch begins; None: this was the last
+    runs: Sequence[RunExamination] = ()  # each with all of its tasks
+    remains_of_runs: Mapping[str, RunRetelling] = field(default_factory=dict)

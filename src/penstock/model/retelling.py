@@ -10,7 +10,8 @@ from enum import StrEnum
 import msgspec
 
 from penstock.errors import IllegalTransition
-from penstock.model.events import EventType
+from penstock.model.events import EventType, RunEvent
+from penstock.model.runs import RUN_TRANSITIONS, RunState
 from penstock.model.states import FINAL, TRANSITIONS, State, next_state
 
 
@@ -48,6 +49,18 @@ class Wrong(StrEnum):
     WAITS_FOR_NOTHING = "waits-for-nothing"
     KEY_TWICE = "key-twice"
     FOREIGN_ROOT = "foreign-root"
+    RUN_STATE_DIFFERS = "run-state-differs"
+    RUN_FINISHED_AT_DIFFERS = "run-finished-at-differs"
+    RUN_GRAPH_UNREADABLE = "run-graph-unreadable"
+    RUN_TASKS_DIFFER = "run-tasks-differ"
+    RUN_LOST = "run-lost"
+    RUN_ENDED_EARLY = "run-ended-early"
+    RUN_NOT_ENDED = "run-not-ended"
+    RUN_END_DIFFERS = "run-end-differs"
+    STUCK_IN_RUN = "stuck-in-run"
+    BEFORE_ITS_TURN = "before-its-turn"
+    AGAINST_ITS_RULE = "against-its-rule"
+    ELEMENT_LEFT = "element-left"
 
 
 class _Facts(msgspec.Struct):
@@ -187,7 +200,9 @@ class Retelling:
                 self.retries += 1
             case EventType.RECOVERED | EventType.ABANDONED:
                 self._lose_worker()
-            case EventType.RELEASED | EventType.SCHEDULED if before is State.RUNNING:
+            case EventType.RELEASED | EventType.SCHEDULED | EventType.SUSPENDED if (
+                before is State.RUNNING
+            ):
                 self._give_back()
             case EventType.CANCELLED if before is State.RUNNING:
                 self._cancel(facts)
@@ -230,3 +245,39 @@ class Retelling:
             self.retries += 1
         else:
             self.fewest_attempts -= 1
+
+
+_RUN_TYPES: Mapping[str, RunEvent] = {event.value: event for event in RunEvent}
+_RUN_LEADS_TO: Mapping[RunEvent, RunState] = {
+    event: state for (_, event), state in RUN_TRANSITIONS.items()
+}
+
+
+@dataclass(slots=True)
+class RunRetelling:
+    """What a run's own events add up to, without those of its tasks."""
+
+    state: RunState | None = None
+    events: int = 0
+    whole: bool = True  # False: retention removed what was before the rerun that it begins with
+    faults: dict[Wrong, str] = field(default_factory=dict)  # the first of each kind
+
+    def add(self, type_: str) -> None:
+        """Tell the next event."""
+        self.events += 1
+        event = _RUN_TYPES.get(type_)
+        if event is None:
+            self.note(Wrong.UNKNOWN_EVENT, f"its history has an event {type_!r}")
+            return
+        before = self.state
+        self.state = _RUN_LEADS_TO[event]
+        if event is RunEvent.RERUN and before is None:
+            self.whole = False
+        elif (before, event) not in RUN_TRANSITIONS:
+            if before is None:
+                self.note(Wrong.NO_BEGINNING, f"its history begins with {event}")
+            else:
+                self.note(Wrong.ILLEGAL_STEP, f"its history has {event} while it was {before}")
+
+    def note(self, wrong: Wrong, what: str) -> None:
+        self.faults.setdefault(wrong, what)

@@ -1,11 +1,15 @@
 """What must be true of every execution at every moment, and what to do where it is not."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from penstock.model.examinations import Examination, Examined, Place
-from penstock.model.retelling import Retelling, Wrong
+from penstock.model.ids import run_of
+from penstock.model.remedies import REMEDIES
+from penstock.model.retelling import Wrong
+from penstock.model.runs import RunState
 from penstock.model.states import FINAL, State, SubState
+from penstock.model.verifying_runs import REMOVABLE_RUNS, complaints_about_run, is_task_of
 
 REMOVABLE = FINAL - {State.FAILED}
 """What retention takes away by itself; failed executions stay until someone decides."""
@@ -25,7 +29,9 @@ def findings_in(examined: Examined) -> list[Finding]:
     """Return everything that is wrong in a stretch of the tables; an empty list is a clean one."""
     found: list[Finding] = []
     for one in examined.executions:
-        found += [_finding(code, one.id, wrong) for code, wrong in _complaints(one)]
+        found += [_finding(code, one.id, wrong, one.run_id) for code, wrong in _complaints(one)]
+    for run in examined.runs:
+        found += [_finding(*told, run.id) for told in complaints_about_run(run)]
     found += [
         _finding(
             Wrong.OUTBOX_ORPHAN,
@@ -34,18 +40,18 @@ def findings_in(examined: Examined) -> list[Finding]:
         )
         for place in examined.strays
     ]
-    for execution_id, told in examined.remains.items():
-        found += [
-            _finding(code, execution_id, wrong) for code, wrong in _complaints_about_remains(told)
-        ]
+    found += [_finding(*told) for told in _complaints_about_lost_runs(examined)]
+    found += [_finding(*told) for told in _complaints_about_remains(examined)]
     return found
 
 
-def _finding(code: Wrong, execution_id: str, wrong: str) -> Finding:
-    return Finding(code, execution_id, wrong, REMEDIES[code].format(id=execution_id))
+def _finding(code: Wrong, execution_id: str, wrong: str, root_id: str | None = None) -> Finding:
+    remedy = REMEDIES[code].format(id=execution_id, root=root_id or execution_id)
+    return Finding(code, execution_id, wrong, remedy)
 
 
 Complaint = tuple[Wrong, str]
+NamedComplaint = tuple[Wrong, str, str]  # with the execution in the middle
 
 
 def _complaints(one: Examination) -> Iterator[Complaint]:
@@ -54,10 +60,55 @@ def _complaints(one: Examination) -> Iterator[Complaint]:
         yield from rule(one)
 
 
-def _complaints_about_remains(told: Retelling) -> Iterator[Complaint]:
-    yield from told.faults.items()
-    if told.state not in REMOVABLE:
-        yield Wrong.LOST_EXECUTION, f"does not exist, but its history ends while {told.state}"
+# --- what is not there any more ---------------------------------------------------------
+
+
+def _complaints_about_lost_runs(examined: Examined) -> Iterator[NamedComplaint]:
+    left: dict[str, int] = {}
+    for one in examined.executions:
+        if one.run_id is None and one.root_id != one.id and one.root_id == run_of(one.id):
+            left[one.root_id] = left.get(one.root_id, 0) + 1
+    for run_id, count in left.items():
+        tasks = "a task of it is" if count == 1 else f"{count} tasks of it are"
+        yield Wrong.RUN_LOST, run_id, f"does not exist, but {tasks} still there"
+    plain = {one.id for one in examined.executions}
+    for run_id, told in examined.remains_of_runs.items():
+        if run_id in plain:
+            event = "has an event in its history that is about no task"
+            yield Wrong.FOREIGN_EVENT, run_id, event
+            continue
+        for code, wrong in told.faults.items():
+            yield code, run_id, wrong
+        if told.state not in REMOVABLE_RUNS and run_id not in left:
+            wrong = f"does not exist, but its history ends while {_shown(told.state)}"
+            yield Wrong.LOST_EXECUTION, run_id, wrong
+
+
+def _complaints_about_remains(examined: Examined) -> Iterator[NamedComplaint]:
+    runs = {run.id: run for run in examined.runs}
+    for execution_id, told in examined.remains.items():
+        for code, wrong in told.faults.items():
+            yield code, execution_id, wrong
+        run_id = run_of(execution_id)
+        if run_id in runs:
+            # A task that is missing is the run's complaint.
+            graph = runs[run_id].graph
+            if graph is not None and not is_task_of(graph, execution_id):
+                event = f"has an event about {execution_id}, which is no task of it"
+                yield Wrong.FOREIGN_EVENT, run_id, event
+            continue
+        removable = REMOVABLE
+        if run_id in examined.remains_of_runs:
+            if examined.remains_of_runs[run_id].state not in REMOVABLE_RUNS:
+                continue  # that the run is lost says it all
+            removable = FINAL  # a failure that was forgiven goes with its run
+        if told.state not in removable:
+            wrong = f"does not exist, but its history ends while {_shown(told.state)}"
+            yield Wrong.LOST_EXECUTION, execution_id, wrong
+
+
+def _shown(state: State | RunState | None) -> str:
+    return "nothing has begun" if state is None else state
 
 
 # --- the row and its history ------------------------------------------------------------
@@ -66,11 +117,11 @@ def _complaints_about_remains(told: Retelling) -> Iterator[Complaint]:
 def _state(one: Examination) -> Iterator[Complaint]:
     if one.told.events == 0:
         # Retention may take the events of a finished execution before it takes the execution.
-        if one.state not in REMOVABLE:
+        if one.run_id is None and one.state not in REMOVABLE:
             yield Wrong.NO_HISTORY, f"is {one.state} and has no history"
     elif one.state != one.told.state:
         yield Wrong.STATE_DIFFERS, f"is {one.state}, but by its history it is {one.told.state}"
-    if one.root_id != one.id:
+    if one.root_id not in {one.run_id or one.id, run_of(one.id)}:
         yield Wrong.FOREIGN_ROOT, f"keeps its history under {one.root_id}"
 
 
@@ -165,9 +216,9 @@ def _key(one: Examination) -> Iterator[Complaint]:
 def _serial(one: Examination) -> Iterator[Complaint]:
     if one.state in FINAL:
         return
-    waits = one.state == State.WAITING
+    waits = one.state == State.WAITING and not one.awaits
     if one.serial is None:
-        if waits and one.root_id == one.id:
+        if waits and one.run_id is None and one.root_id == one.id:
             yield Wrong.WAITS_FOR_NOTHING, "is waiting, and there is nothing that it waits for"
         return
     if not one.serial_is_known:
@@ -177,7 +228,7 @@ def _serial(one: Examination) -> Iterator[Complaint]:
             Wrong.STUCK_SERIAL,
             f"is waiting in the serial {one.serial!r}, though nothing is ahead of it",
         )
-    if not waits and one.ahead is not None:
+    if one.state != State.WAITING and one.ahead is not None:
         yield (
             Wrong.OUT_OF_TURN,
             f"is {one.state}, though {one.ahead} is ahead of it in the serial {one.serial!r}",
@@ -195,104 +246,3 @@ _RULES: tuple[Callable[[Examination], Iterator[Complaint]], ...] = (
     _key,
     _serial,
 )
-
-
-# --- what to do -------------------------------------------------------------------------
-
-_BY_HAND = (
-    "No operation of Penstock leaves this behind: find out who wrote to the tables, and keep a copy"
-)
-_HISTORY_COUNTS = "Its history was written with every change: correct the row by what it says"
-_BOTH_MAY_HAVE_RUN = (
-    "Look at what it did outside the database, for two workers may have done it, and keep a copy"
-)
-
-REMEDIES: Mapping[Wrong, str] = {
-    Wrong.ILLEGAL_STEP: f"{_BY_HAND} of what `penstock history {{id}}` shows.",
-    Wrong.CLAIMED_TWICE: f"{_BOTH_MAY_HAVE_RUN} of what `penstock history {{id}}` shows.",
-    Wrong.UNEXPLAINED_RUN: f"{_BOTH_MAY_HAVE_RUN} of what `penstock history {{id}}` shows.",
-    Wrong.UNKNOWN_EVENT: (
-        "A newer version of Penstock may have written it: verify with that one. Otherwise "
-        "somebody wrote to execution_events by hand."
-    ),
-    Wrong.FOREIGN_EVENT: f"{_BY_HAND} of the events with the root_id {{id}}.",
-    Wrong.NO_BEGINNING: (
-        "Retention removes whole histories only: somebody removed events by hand. What they "
-        "said is lost; the execution itself goes on."
-    ),
-    Wrong.NO_HISTORY: (
-        "Retention keeps the events of live and failed executions: somebody removed them by hand. "
-        "What they said is lost; the execution itself goes on."
-    ),
-    Wrong.LOST_EXECUTION: (
-        "Retention removes finished executions only, and no failed ones: restore it from a "
-        "backup, or enqueue it again. `penstock history {id}` still tells what happened."
-    ),
-    Wrong.WORKER_UNNAMED: f"{_BY_HAND} of what `penstock history {{id}}` shows.",
-    Wrong.WRONG_WORKER: f"{_BOTH_MAY_HAVE_RUN} of what `penstock history {{id}}` shows.",
-    Wrong.STATE_DIFFERS: f"{_HISTORY_COUNTS}, or end it and `penstock rerun {{id}}`.",
-    Wrong.SUB_STATE_DIFFERS: f"{_HISTORY_COUNTS}; no task is lost by it.",
-    Wrong.FINISHED_AT_DIFFERS: (
-        f"{_HISTORY_COUNTS}: retention, keys and serials go by finished_at."
-    ),
-    Wrong.ATTEMPT_DIFFERS: f"{_HISTORY_COUNTS}; no task is lost by it.",
-    Wrong.RETRIES_DIFFER: f"{_HISTORY_COUNTS}, or it is retried too often or too seldom.",
-    Wrong.CRASHES_DIFFER: f"{_HISTORY_COUNTS}, or it is abandoned too early or too late.",
-    Wrong.FENCE_DIFFERS: (
-        "Stop its worker before you correct the row: with another fence it cannot settle, and the "
-        "task is recovered once the worker is gone."
-    ),
-    Wrong.NEVER_DUE: (
-        "Give it a time: UPDATE task_executions SET run_at = created_at WHERE id = '{id}'"
-    ),
-    Wrong.WORKER_MISSING: (
-        "Give it back to the worker that claimed it; if that one is dead, others recover it: "
-        "UPDATE task_executions SET worker_id = (SELECT worker_id FROM execution_events "
-        "WHERE root_id = '{id}' AND type = 'task.claimed' ORDER BY seq DESC LIMIT 1) "
-        "WHERE id = '{id}'"
-    ),
-    Wrong.WORKER_LEFT: (
-        "Workers will take it for a lost one and recover it: "
-        "UPDATE task_executions SET worker_id = NULL WHERE id = '{id}'"
-    ),
-    Wrong.NOT_IN_OUTBOX: (
-        "Give it a place: INSERT INTO task_outbox (task_execution_id, queue, priority, suspect, "
-        "task) SELECT id, queue, priority, suspect, task FROM task_executions WHERE id = '{id}'"
-    ),
-    Wrong.IN_OUTBOX: (
-        "Nobody will run it, for a claim looks at the state as well: "
-        "DELETE FROM task_outbox WHERE task_execution_id = '{id}'"
-    ),
-    Wrong.TWICE_IN_OUTBOX: (
-        "The unique index of task_outbox is missing or broken: remove one of the rows, and make "
-        "the index again."
-    ),
-    Wrong.OUTBOX_DIFFERS: (
-        "A claim goes by the outbox: remove its row there, and verify again for how to put it "
-        "back: DELETE FROM task_outbox WHERE task_execution_id = '{id}'"
-    ),
-    Wrong.OUTBOX_ORPHAN: (
-        "If the execution was removed on purpose: "
-        "DELETE FROM task_outbox WHERE task_execution_id = '{id}'"
-    ),
-    Wrong.STUCK_SERIAL: (
-        "Nothing would release it: `penstock cancel {id}` and then `penstock rerun {id}` puts it "
-        "at the end of its serial, which goes on."
-    ),
-    Wrong.OUT_OF_TURN: f"{_BY_HAND} of both executions.",
-    Wrong.SERIAL_UNKNOWN: (
-        "Its successors would wait for ever: INSERT INTO serials (serial) "
-        "SELECT serial FROM task_executions WHERE id = '{id}'"
-    ),
-    Wrong.WAITS_FOR_NOTHING: (
-        "Nothing would release it: `penstock cancel {id}` and then `penstock rerun {id}`."
-    ),
-    Wrong.KEY_TWICE: (
-        "The unique index task_executions_live_key is missing or broken: `penstock cancel {id}`, "
-        "or cancel the other one, and make the index again."
-    ),
-    Wrong.FOREIGN_ROOT: (
-        "It is no part of a workflow, so its history is its own: "
-        "UPDATE task_executions SET root_id = id WHERE id = '{id}'"
-    ),
-}

@@ -1,13 +1,16 @@
 """Why an execution is where it is: the facts that the claim looks at, at one moment."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from penstock.model.events import Event
 from penstock.model.executions import Snapshot
-from penstock.model.states import State
+from penstock.model.graph import decode_graph
+from penstock.model.ids import place_of, placed_id
+from penstock.model.runs import RunSnapshot
+from penstock.model.states import FINAL, State
 from penstock.model.workers import Peer
 
 
@@ -54,6 +57,8 @@ class Waiting:
     ahead: Mapping[str, int]  # ready ones that a claim of its queue takes first, by task
     workers: tuple[Peer, ...]
     loads: tuple[Load, ...]
+    run: RunSnapshot | None = None  # the run that it is a task of
+    waits_for: tuple[Standing, ...] = ()  # direct dependencies not ended yet, in the graph's order
 
     @property
     def state(self) -> State:
@@ -72,3 +77,15 @@ class Waiting:
     def ahead_in_queue(self) -> int:
         """Ready executions that a claim of its queue would take first."""
         return sum(self.ahead.values())
+
+
+def dependencies(run: RunSnapshot, task_id: str) -> list[str]:
+    """The tasks of a run that one of them directly depends on, in the order of the graph."""
+    nodes = decode_graph(run.graph).nodes
+    return [placed_id(run.id, place) for place in sorted(nodes[place_of(task_id)].after)]
+
+
+def not_ended(ids: Sequence[str], standings: Mapping[str | None, Standing]) -> tuple[Standing, ...]:
+    """Those of these executions that somebody may still wait for."""
+    found = (standings[id_] for id_ in ids if id_ in standings)
+    return tuple(one for one in found if one.state not in FINAL)

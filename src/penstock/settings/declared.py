@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Annotated, Any, get_type_hints
 
-from penstock.settings.kinds import Kind, Length, QueueNames, SchemaName, Switch, WholeNumber
+from penstock.settings.kinds import (
+    Address,
+    Kind,
+    Length,
+    QueueNames,
+    SchemaName,
+    Switch,
+    WholeNumber,
+)
 from penstock.settings.nearest import unknown_key
 from penstock.settings.urls import DatabaseUrl, hide_password
 
@@ -118,6 +126,25 @@ class WorkerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """What workers show of themselves over HTTP: `/metrics`, `/livez` and `/readyz`."""
+
+    port: Annotated[
+        int,
+        About(
+            WholeNumber(0, 65_535),
+            "The port of a worker's metrics and health; several processes take as many ports from "
+            "it. 0: none.",
+            example=9108,
+        ),
+    ] = 0
+    host: Annotated[
+        str,
+        About(Address(), "The address to serve them on.", example="0.0.0.0"),  # noqa: S104
+    ] = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
 class EventSettings:
     """How long history is kept."""
 
@@ -151,6 +178,7 @@ class Settings:
 
     database: DatabaseSettings = field(default_factory=DatabaseSettings)
     worker: WorkerSettings = field(default_factory=WorkerSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
     execution_events: EventSettings = field(default_factory=EventSettings)
     cleanup: CleanupSettings = field(default_factory=CleanupSettings)
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

@@ -196,6 +196,20 @@ class QueueNames(Kind[tuple[str, ...]]):
         return json.dumps(value, ensure_ascii=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Address(Kind[str]):
+    """Where to listen: an address or a name of this machine."""
+
+    @property
+    def expected(self) -> str:
+        return "an address or host name of this machine, without a port"
+
+    def read(self, value: object) -> str:
+        if not isinstance(value, str) or not re.fullmatch(r"[0-9A-Za-z.:_%-]+", value):
+            raise self.refuse(value)
+        return value
+
+
 def describe(value: object) -> str:  # noqa: PLR0911 - one for each kind of value
     """Name `value` in a message: as it was written if it is short, else by its type."""
     match value:

@@ -10,7 +10,7 @@ import msgspec
 from penstock.model.context import merged
 from penstock.model.examinations import Examination, Examined, Place, RunExamination
 from penstock.model.graph import Graph, decode_graph
-from penstock.model.ids import last_id_of, placed_id, run_of
+from penstock.model.ids import last_id_of, last_place_of, place_of, placed_id, run_of
 from penstock.model.retelling import Retelling, RunRetelling, Wrong
 from penstock.model.verifying_runs import places_that_ask, states_of, verdict
 from penstock.store.decoding import HIGHEST_ID
@@ -134,7 +134,7 @@ def _examination(
         places=places.pop(row[0], ()),
         told=histories.pop(row[0]) if row[0] in histories else Retelling(),
         run_id=run_id if run_id in run_ids else None,
-        awaits=bool(row[20]),
+        awaits=row[20],
     )
 
 
@@ -153,8 +153,12 @@ def _run_examination(
 ) -> RunExamination:
     id_, state, text, cancel_requested, error, finished, will_go_on = row
     first = bisect_right(examinations, id_, key=attrgetter("id"))
+    between = bisect_right(examinations, last_place_of(id_), key=attrgetter("id"))
     last = bisect_right(examinations, last_id_of(id_), key=attrgetter("id"))
-    tasks = examinations[first:last]
+    tasks = examinations[first:between]
+    elements: dict[int, list[Examination]] = {}
+    for element in examinations[between:last]:
+        elements.setdefault(place_of(element.id), []).append(element)
     graph = _graph(text)
     return RunExamination(
         id=id_,
@@ -165,6 +169,7 @@ def _run_examination(
         finished=bool(finished),
         will_go_on=bool(will_go_on),
         tasks=tasks,
+        elements=elements,
         verdicts={} if graph is None else _verdicts(id_, graph, tasks, values_of),
         told=histories.pop(id_) if id_ in histories else RunRetelling(),
     )

@@ -134,8 +134,12 @@ class Connections:
             application_name="penstock",
         )
         connection.patience = self._patience
-        if _is_pooled(connection):
-            connection.prepare_threshold = None
+        try:
+            if _is_pooled(connection):
+                connection.prepare_threshold = None
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def close(self) -> None:

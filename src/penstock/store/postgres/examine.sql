@@ -35,7 +35,7 @@ SELECT task.id::text, task.root_id::text, task.task, task.queue, task.priority, 
            WHERE twin.task = task.task AND twin.key = task.key
              AND twin.key IS NOT NULL AND twin.finished_at IS NULL AND twin.id <> task.id
            LIMIT 1) END,
-       task.awaits IS NOT NULL
+       task.awaits
 FROM penstock.task_executions AS task
 WHERE task.id > :after::uuid AND task.id <= :until::uuid
 ORDER BY task.id;

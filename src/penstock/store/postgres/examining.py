@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from penstock.model.examinations import Examined
+from penstock.model.ids import last_place_of
 from penstock.store.decoding import HIGHEST_ID, LOWEST_ID
 from penstock.store.examined import (
     EVENTS_PER_EXECUTION,
@@ -43,7 +44,7 @@ def examine(session: Session, *, after: str | None, until: str | None, limit: in
 
 def _values(session: Session, run_id: str) -> Values:
     ((inputs,),) = session.rows("examine_inputs", id=run_id)
-    written = session.rows("run_writes", runs=encode_ranges([run_id]))
+    written = session.rows("run_writes", runs=encode_ranges([run_id], last=last_place_of))
     return Values(inputs, {task_id: writes for _, task_id, writes in written})
 
 

@@ -2,6 +2,7 @@
 
 -- name: sweep
 -- A task of a run goes with the whole run, so what is found may be less than what goes.
+-- The run by a scalar subquery, not by EXISTS: that is hashed, which reads all runs there are.
 -- Locked and looked at once more: one that has been rerun meanwhile stays. SKIP LOCKED: so does
 -- one that is about to be.
 WITH moment AS MATERIALIZED (
@@ -14,10 +15,10 @@ WITH moment AS MATERIALIZED (
                              || '00000000000000000000')::uuid FROM moment)
       AND task.finished_at < (SELECT before FROM moment)
       AND CASE WHEN task.root_id = task.id THEN task.state IN ('completed', 'skipped', 'cancelled')
-          ELSE EXISTS (
-              SELECT FROM penstock.workflow_executions AS run
-              WHERE run.id = task.root_id AND run.state IN ('completed', 'cancelled')
-                AND run.finished_at < (SELECT before FROM moment))
+          ELSE (
+              SELECT run.state IN ('completed', 'cancelled') AND run.finished_at < (SELECT before FROM moment)
+              FROM penstock.workflow_executions AS run
+              WHERE run.id = task.root_id)
           END
     ORDER BY task.id
     LIMIT :limit
@@ -46,6 +47,10 @@ WITH moment AS MATERIALIZED (
     ) AS task
 ), settled AS (
     DELETE FROM penstock.once_ledger WHERE task_execution_id = ANY (ARRAY(SELECT id FROM going))
+), steps AS (
+    DELETE FROM penstock.step_results WHERE task_execution_id = ANY (ARRAY(SELECT id FROM going))
+), heard AS (
+    DELETE FROM penstock.signals WHERE task_execution_id = ANY (ARRAY(SELECT id FROM going))
 ), swept AS (
     DELETE FROM penstock.task_executions WHERE id = ANY (ARRAY(SELECT id FROM going))
     RETURNING 1
@@ -69,10 +74,10 @@ WITH moment AS MATERIALIZED (
                              || '00000000000000000000')::uuid FROM moment)
       AND task.finished_at < (SELECT before FROM moment)
       AND CASE WHEN task.root_id = task.id THEN task.state IN ('completed', 'skipped', 'cancelled')
-          ELSE EXISTS (
-              SELECT FROM penstock.workflow_executions AS run
-              WHERE run.id = task.root_id AND run.state IN ('completed', 'cancelled')
-                AND run.finished_at < (SELECT before FROM moment))
+          ELSE (
+              SELECT run.state IN ('completed', 'cancelled') AND run.finished_at < (SELECT before FROM moment)
+              FROM penstock.workflow_executions AS run
+              WHERE run.id = task.root_id)
           END
     ORDER BY task.id
     LIMIT :limit

@@ -31,7 +31,7 @@ SELECT task.id, task.root_id, task.task, task.queue, task.priority, task.state, 
            WHERE twin.task = task.task AND twin.key = task.key
              AND twin.key IS NOT NULL AND twin.finished_at IS NULL AND twin.id <> task.id
            LIMIT 1) END,
-       task.awaits IS NOT NULL
+       task.awaits
 FROM task_executions AS task
 WHERE task.id > :after AND task.id <= :until
 ORDER BY task.id;

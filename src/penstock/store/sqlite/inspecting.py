@@ -25,10 +25,11 @@ from penstock.store.sqlite.transaction import Transaction
 HOT = (
     "lanes", "first_near_head", "end_of_head", "first_in_lane", "take_from_outbox", "hand_out",
     "settle", "settled_before", "next_due", "promote", "orphans", "recover", "strangers",
-    "asked_to_stop", "holders", "advance_serials", "sweepable", "sweep", "events_to_look_at",
-    "roots_to_forget", "sweep_events",
+    "asked_to_stop", "holders", "advance_serials", "lock_runs", "run_states", "let_go", "end_runs",
+    "sweepable", "sweep", "sweep_runs", "sweep_tasks_of", "events_to_look_at", "roots_to_forget",
+    "sweep_events",
 )  # fmt: skip
-GROWING = ("task_executions", "task_outbox", "execution_events")
+GROWING = ("task_executions", "workflow_executions", "task_outbox", "execution_events")
 
 # Before it, two connections that write and checkpoint at once can, rarely, corrupt the file.
 WAL_RESET_FIXED = (3, 51, 3)

@@ -43,6 +43,12 @@ RETURNING id;
 -- name: sweep_once_ledger
 DELETE FROM once_ledger WHERE task_execution_id IN (SELECT value FROM json_each(:ids));
 
+-- name: sweep_step_results
+DELETE FROM step_results WHERE task_execution_id IN (SELECT value FROM json_each(:ids));
+
+-- name: sweep_signals
+DELETE FROM signals WHERE task_execution_id IN (SELECT value FROM json_each(:ids));
+
 -- name: events_to_look_at
 -- How far about so many events reach. Roots are taken whole, so the last one may bring more.
 SELECT root_id FROM execution_events INDEXED BY execution_events_root

@@ -61,7 +61,8 @@ def sweep(transaction: Transaction, old: Old, batch: Batch) -> int:
         rows = transaction.rows("sweep_runs", ids=encode_strings(batch.runs), before=before)
         runs = [row[0] for row in rows]
         gone += transaction.rows("sweep_tasks_of", runs=encode_ranges(runs))
-    transaction.rows("sweep_once_ledger", ids=encode_strings([row[0] for row in gone]))
+    for beside in ("sweep_once_ledger", "sweep_step_results", "sweep_signals"):
+        transaction.rows(beside, ids=encode_strings([row[0] for row in gone]))
     return len(gone) + len(runs)
 
 

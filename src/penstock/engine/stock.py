@@ -1,0 +1,60 @@
+"""Claimed tasks that wait for a slot.
+
+Queues take turns here too: whatever one queue has in stock, a task of another one waits
+behind a single task of each.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from penstock.engine.attempts import Attempt
+
+
+class Stock:
+    """Attempts that have not begun; within a queue in the order in which they were claimed.
+
+    Not safe by itself: whoever changes it or walks over it holds the runner's lock.
+    """
+
+    def __init__(self) -> None:
+        # In the order of their turns, and never with an empty one.
+        self._queues: dict[str, deque[Attempt]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Attempt]:
+        for attempts in self._queues.values():
+            yield from attempts
+
+    @property
+    def queues(self) -> dict[str, int]:
+        """How many of each queue are here, without those that have none."""
+        return {queue: len(attempts) for queue, attempts in self._queues.items()}
+
+    def add(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            self._queues.setdefault(attempt.claimed.queue, deque()).append(attempt)
+        self._count += len(attempts)
+
+    def pop(self) -> Attempt:
+        """Take the first of the queue whose turn it is, and let the next queue have its turn."""
+        queue = next(iter(self._queues))
+        attempts = self._queues.pop(queue)
+        attempt = attempts.popleft()
+        if attempts:
+            self._queues[queue] = attempts
+        self._count -= 1
+        return attempt
+
+    def take_received_until(self, moment: float) -> list[Attempt]:
+        """Take out all that were claimed by then."""
+        everything = list(self)
+        self.clear()
+        self.add([attempt for attempt in everything if attempt.received_at > moment])
+        return [attempt for attempt in everything if attempt.received_at <= moment]
+
+    def clear(self) -> None:
+        self._queues.clear()
+        self._count = 0

@@ -1,0 +1,92 @@
+"""Whether a worker is to be restarted (`/livez`), and whether it takes work (`/readyz`).
+
+Not "the process is up": what counts is when the database last answered its claims. A database
+that does not answer makes a worker not ready, and leaves it alive. To restart it then would
+bring nothing back, and would throw away outcomes that it keeps until the database is there.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.engine.hooks import Hooks
+from penstock.engine.vitals import Living, Vitals
+from penstock.integrations.serving import Page, Pages
+
+# Beyond the longest pause between two claims. A claim is given up long before that, and asked
+# again; a worker that owns its process ends itself a while later.
+LIVE_FOR = 90.0
+READY_FOR = 15.0
+
+
+class Verdict(NamedTuple):
+    """An answer to a probe, and why."""
+
+    well: bool
+    reason: str
+
+
+def alive(vitals: Vitals) -> Verdict:
+    if vitals.stopping:
+        return Verdict(well=True, reason="stops, and lets running tasks finish")
+    if vitals.out_of_reach:
+        return Verdict(well=True, reason="waits for the database, which does not answer")
+    if vitals.since_poll > vitals.poll + LIVE_FOR:
+        return Verdict(well=False, reason="has not claimed for too long")
+    return Verdict(well=True, reason="claims")
+
+
+def ready(vitals: Vitals) -> Verdict:
+    if vitals.stopping:
+        return Verdict(well=False, reason="stops")
+    if vitals.out_of_reach:
+        return Verdict(well=False, reason="the database does not answer")
+    if vitals.lease_lost:
+        return Verdict(well=False, reason="no heartbeat has arrived for a lease")
+    if vitals.since_poll > vitals.poll + READY_FOR:
+        return Verdict(well=False, reason="has not claimed for a while")
+    return Verdict(well=True, reason="claims")
+
+
+class Health(Hooks):
+    """The probes of this process: it is as well as the worst of its workers."""
+
+    def __init__(self) -> None:
+        self._workers: tuple[Living, ...] = ()
+
+    def worker_started(self, worker: Living) -> None:
+        self._workers = (*self._workers, worker)
+
+    def worker_stopped(self, worker: Living) -> None:
+        self._workers = tuple(one for one in self._workers if one is not worker)
+
+    @property
+    def pages(self) -> Pages:
+        return {"/livez": self._livez, "/readyz": self._readyz}
+
+    def _livez(self) -> Page:
+        # Before the first worker and after the last one, the process is busy coming or going.
+        return _page([(one, alive(one)) for one in self._vitals()], without_any=True)
+
+    def _readyz(self) -> Page:
+        return _page([(one, ready(one)) for one in self._vitals()], without_any=False)
+
+    def _vitals(self) -> list[Vitals]:
+        return [worker.vitals() for worker in self._workers]
+
+
+def _page(judged: list[tuple[Vitals, Verdict]], *, without_any: bool) -> Page:
+    well = all(verdict.well for _, verdict in judged) if judged else without_any
+    body = {
+        "ok": well,
+        "workers": [
+            {
+                "id": vitals.worker_id,
+                "ok": verdict.well,
+                "reason": verdict.reason,
+                "seconds_since_claim": round(vitals.since_poll, 3),
+            }
+            for vitals, verdict in judged
+        ],
+    }
+    return Page(200 if well else 503, "application/json", msgspec.json.encode(body) + b"\n")

@@ -1,0 +1,35 @@
+"""A PostgreSQL schema of a test's own."""
+
+from penstock.errors import PenstockError
+
+_PATIENCE = "5s"
+
+
+class SchemaInUse(PenstockError):
+    """A test has ended with a transaction open that it began."""
+
+    def __init__(self, schema: str) -> None:
+        self.schema = schema
+        super().__init__(
+            f"The schema {schema!r} of a ManualApp could not be dropped: a transaction that used "
+            "it is still open. Commit it, roll it back or close its connection before the "
+            "ManualApp's block ends."
+        )
+
+
+def drop_schema(url: str, schema: str) -> None:
+    """Drop it with all that it holds.
+
+    Raises:
+        SchemaInUse: somebody has a transaction open that used it.
+    """
+    import psycopg  # noqa: PLC0415 - an extra: there is none where only SQLite is used
+    from psycopg import errors, sql  # noqa: PLC0415
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("SET lock_timeout = {}").format(_PATIENCE))
+        dropping = sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema))
+        try:
+            connection.execute(dropping)
+        except errors.LockNotAvailable as error:
+            raise SchemaInUse(schema) from error
