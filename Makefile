@@ -1,16 +1,20 @@
 # Every target sets up .venv by itself, once; afterwards none of them needs the network.
 #   make test ARGS="-k claim -x"      passes arguments on
 #   make test PYTHON=python3.13       chooses the Python that a new .venv is made from
+#   make soak MINUTES=20 SEED=7 DATABASE=postgres
 
-PYTHON ?= python3
-ARGS   ?=
-VENV   := .venv
-PY     := $(VENV)/bin/python
-READY  := $(VENV)/.ready
+PYTHON   ?= python3
+ARGS     ?=
+MINUTES  ?= 2
+SEED     ?= 1
+DATABASE ?= both
+VENV     := .venv
+PY       := $(VENV)/bin/python
+READY    := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench matrix mutants soak clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +36,15 @@ check: $(READY) ## Lint, check the format, the types and the layers
 
 bench: $(READY) ## Measure (ARGS goes to the benchmarks)
 	@$(PY) -m benchmarks $(ARGS)
+
+matrix: $(READY) ## Run the matrix of faults and write its table (ARGS goes to pytest)
+	@$(PY) -m tests.faults $(ARGS)
+
+mutants: $(READY) ## Take each protection out, and see that a test notices (ARGS: part of a name)
+	@$(PY) -m tests.mutants $(ARGS)
+
+soak: $(READY) ## Random work with random faults, then an audit (MINUTES, SEED, DATABASE)
+	@$(PY) -m tests.soak --minutes $(MINUTES) --seed $(SEED) --database $(DATABASE)
 
 clean: ## Remove everything that can be made again
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache* .pytest_cache .ruff_cache

@@ -35,7 +35,7 @@ def pytest_report_header() -> str:
 
 # Their promises have times in them, and a machine may be busy with something else for a moment.
 # A repetition shows in the summary as one.
-TIMED = {"e2e", "faults", "performance"}
+TIMED = {"e2e", "faults", "ops", "performance"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,8 +1,10 @@
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from penstock import App
 from tests.e2e.command_line import CommandLine
 
 
@@ -40,3 +42,20 @@ def penstock(new_database: CommandLine) -> CommandLine:
     """The command line on a database with its tables."""
     assert new_database("admin", "migrate").status == 0
     return new_database
+
+
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)],
+)
+def flows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
+    """An App without tasks, on SQLite, then on PostgreSQL."""
+    if request.param == "sqlite":
+        made = App(f"sqlite:///{tmp_path}/flows.db")
+    else:
+        made = App(
+            request.getfixturevalue("postgres_url"),
+            schema=request.getfixturevalue("postgres_schema"),
+            migrate=True,
+        )
+    yield made
+    made.close()

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
+from penstock.testing.proxy import proxy_to
 from tests.e2e.command_line import Answer, CommandLine, wait_until
-from tests.support.proxy import proxy_to
 
 NOBODY = 65534
 

@@ -113,7 +113,7 @@ def test_history_tells_every_event_in_order(penstock: CommandLine) -> None:
         "task.claimed",
         "task.failed",
     ]
-    assert set(events[0]) == {"seq", "type", "at", "worker_id", "data"}
+    assert set(events[0]) == {"seq", "type", "at", "execution_id", "worker_id", "data"}
     assert events[-1]["worker_id"] == "w1"
     assert events[-1]["data"]["error"]["message"] == "no such page"
     head, *lines = penstock("history", execution_id).out.splitlines()

@@ -15,8 +15,8 @@ from dataclasses import replace
 import pytest
 
 from penstock.model.workers import WorkerInfo
+from penstock.testing.proxy import proxy_to
 from tests.e2e.command_line import ESCAPE, CommandLine, on_terminal
-from tests.support.proxy import proxy_to
 
 PATIENCE = 30
 

@@ -111,7 +111,11 @@ def test_a_file_without_tables_is_told_from_one_with(on_sqlite: CommandLine) -> 
 
 
 def test_tables_of_a_version_to_come_are_a_problem(penstock: CommandLine) -> None:
-    execute(penstock, "UPDATE schema_version SET version = 99, min_compatible = 99")
+    execute(
+        penstock,
+        "UPDATE schema_version SET version = 99, min_compatible = 99 "
+        "WHERE version = (SELECT max(version) FROM schema_version)",
+    )
     answer = penstock("doctor", "--json")
     assert answer.status == 1
     assert "version 99" in findings(answer, "problem")["schema version"]

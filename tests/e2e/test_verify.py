@@ -62,6 +62,7 @@ def test_nothing_is_found_where_nothing_is_wrong(
     assert answer.out == "Nothing is wrong: verified 8 executions and 27 events.\n"
     assert penstock("verify", "--json").json == {
         "executions": 8,
+        "runs": 0,
         "removed": 0,
         "events": 27,
         "complete": True,

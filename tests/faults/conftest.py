@@ -5,7 +5,9 @@ import pytest
 
 from penstock import App
 from tests.support import tasks
-from tests.support.workers import Place, Workers, complaints, workers_at
+from tests.support.auditing import audit
+from tests.support.remote import Remote, remote_site
+from tests.support.workers import Place, Workers, workers_at
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -30,7 +32,7 @@ def app(place: Place) -> Iterator[App]:
     tasks.app.configure(database=place.url, schema=place.schema)
     tasks.app.migrate()
     yield tasks.app
-    found = complaints(tasks.app.store, place)
+    found = audit(tasks.app.store, place)
     tasks.app.close()
     assert found == []
 
@@ -52,7 +54,14 @@ def make_app(place: Place) -> Iterator[Callable[[], App]]:
         return app
 
     yield make
-    found = [sentence for app in made for sentence in complaints(app.store, place)]
+    found = [sentence for app in made for sentence in audit(app.store, place)]
     for app in made:
         app.close()
     assert found == []
+
+
+@pytest.fixture
+def remote(postgres_url: str, postgres_schema: str, tmp_path: Path) -> Iterator[Remote]:
+    """Workers that reach PostgreSQL through a network that fails on request."""
+    with remote_site(postgres_url, postgres_schema, tmp_path) as remote:
+        yield remote

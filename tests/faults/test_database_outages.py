@@ -15,7 +15,7 @@ from penstock.model.events import EventType
 from penstock.model.states import State
 from penstock.store.contract import Store
 from penstock.store.opening import open_store
-from tests.support.proxy import Proxy, proxy_to
+from penstock.testing.proxy import Proxy, proxy_to
 from tests.support.servers import Server, private_server
 from tests.support.workers import counted, types, wait_until
 

@@ -11,7 +11,7 @@ import pytest
 from penstock import App
 from penstock.engine.worker import Worker, WorkerOptions, working
 from penstock.store.postgres.store import PostgresStore
-from tests.support.proxy import Proxy, proxy_to
+from penstock.testing.proxy import Proxy, proxy_to
 from tests.support.servers import LISTENER, Server, private_server
 from tests.support.workers import wait_until
 

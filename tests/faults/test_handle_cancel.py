@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from penstock import App, AsyncTaskHandle, Execution, TaskCancelled, TaskHandle
+from penstock.testing.processes import is_gone
 from tests.support import tasks
-from tests.support.workers import Place, Workers, is_gone, wait_until
+from tests.support.workers import Place, Workers, wait_until
 
 MakeApp = Callable[[], App]
 HEARTBEAT = 3.0

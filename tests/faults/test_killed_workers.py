@@ -7,8 +7,9 @@ import pytest
 
 from penstock import App
 from penstock.model.events import EventType
+from penstock.testing.processes import is_gone
 from tests.support import tasks
-from tests.support.workers import Place, Workers, counted, is_gone, types, wait_until
+from tests.support.workers import Place, Workers, counted, types, wait_until
 
 CROWD = 50
 MARGIN = 2.0

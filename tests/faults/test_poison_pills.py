@@ -7,8 +7,9 @@ from functools import partial
 from penstock import App
 from penstock.model.events import EventType
 from penstock.model.executions import DEFAULT_MAX_CRASHES
+from penstock.testing.processes import WorkerProcess
 from tests.support import tasks
-from tests.support.workers import Place, WorkerProcess, Workers, counted, types, wait_until
+from tests.support.workers import Place, Workers, counted, types, wait_until
 
 CROWD = 100
 PATIENCE = 60.0

@@ -6,8 +6,9 @@ import signal
 import pytest
 
 from penstock import App, TaskFailed
+from penstock.testing.processes import is_gone
 from tests.support import tasks
-from tests.support.workers import QUICK, Place, Workers, is_gone, types, wait_until
+from tests.support.workers import QUICK, Place, Workers, types, wait_until
 
 PATIENCE = 20.0
 

@@ -8,8 +8,9 @@ import pytest
 
 from penstock import App
 from penstock.model.events import EventType
+from penstock.testing.processes import WorkerProcess
 from tests.support import tasks
-from tests.support.workers import Place, WorkerProcess, Workers, counted, types, wait_until
+from tests.support.workers import Place, Workers, counted, types, wait_until
 
 GRACE = 1.0
 MARGIN = 2.0

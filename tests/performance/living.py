@@ -52,6 +52,7 @@ def live_through(store: Store, database: Database) -> None:
     assert [answer.state for answer in created] == [State.READY, State.WAITING]
     assert [answer.id for answer in store.create([again])] == [first.id]
     assert store.explain_waiting(second.id) is not None
+    assert store.gauges().scheduled == 1
     left = [first.id, second.id, retried.execution_id]
     assert store.cancel(left) == ["cancelled"] * 3
 

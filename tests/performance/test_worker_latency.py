@@ -1,9 +1,10 @@
 """How long a task waits between the commit that made it and the start of its handler.
 
-Every figure is the best of three rounds: a machine that does other things as well can only
+Limits hold for the best of three rounds: a machine that does other things as well can only
 make it worse.
 """
 
+import itertools
 import logging
 import multiprocessing
 import time
@@ -16,7 +17,7 @@ from statistics import median, quantiles
 import pytest
 
 from penstock import App
-from penstock.engine.executions import StateName
+from tests.performance.measuring import least
 from tests.support.workers import wait_until
 
 log = logging.getLogger(__name__)
@@ -44,9 +45,8 @@ class Shop:
             self.began[number] = time.monotonic()
 
         @self.app.task(queue="neighbours", retry=None)
-        def neighbour(*, fails: bool) -> None:
-            if fails:
-                raise RuntimeError("again")
+        def neighbour() -> None:
+            raise RuntimeError("again")
 
     def latencies(self, committed: Mapping[int, float]) -> list[float]:
         """Wait until all of these have begun; return how long each waited, in seconds."""
@@ -156,12 +156,12 @@ def test_sqlite_wakes_a_worker_of_the_same_process_at_once(tmp_path: Path) -> No
     assert half < 2
 
 
-def be_neighbours(where: tuple[str, str], count: int, apart: float, *, fail: bool) -> None:
-    """Keep another queue busy, from the process that this runs in."""
+def keep_failing(where: tuple[str, str], count: int, apart: float) -> None:
+    """Keep another queue busy with failures, from the process that this runs in."""
     app = App(where[0], schema=where[1])
     next_at = time.monotonic()
     for _ in range(count):
-        app.enqueue("neighbour", {"fails": fail}, queue="neighbours")
+        app.enqueue("neighbour", queue="neighbours")
         next_at += apart
         time.sleep(max(0.0, next_at - time.monotonic()))
     app.close()
@@ -181,38 +181,38 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
 def test_a_task_that_keeps_failing_leaves_the_other_queues_as_quick_as_they_were(
     where: tuple[str, str], elsewhere: Executor
 ) -> None:
-    """1,000 failures in one queue; the other one is measured beside them and between them.
+    """1,000 failures in one queue; the other one is measured alone and beside them, by turns.
 
-    Compared with as many successes: a neighbour that does anything at all takes its share of
-    the disk and of the machine.
+    By the medians of the rounds, not by the best ones: how the two queues fall together differs
+    from round to round, and the best round is one in which they hardly meet.
     """
     shop = Shop(App(where[0], schema=where[1], migrate=True))
-    rounds, neighbours, count = 4, 250, 125
-    numbers = iter(range(4 * rounds * count))
+    rounds, failures, count = 4, 250, 125
+    numbers = itertools.count()
 
     def measure() -> float:
         mine = [next(numbers) for _ in range(count)]
         sent = elsewhere.submit(enqueue_apart, where, "tick", mine, APART)
         return percentile(shop.latencies(sent.result(30)), 95) / MILLISECOND
 
-    def measure_beside(state: StateName) -> float:
-        before = shop.app.counts()[state]
-        fail = state == "failed"
-        busy = elsewhere.submit(be_neighbours, where, neighbours, APART / 2, fail=fail)
-        wait_until(lambda: shop.app.counts()[state] > before)
+    def measure_beside_failures() -> float:
+        before = shop.app.counts()["failed"]
+        busy = elsewhere.submit(keep_failing, where, failures, APART / 2)
+        wait_until(lambda: shop.app.counts()["failed"] > before)
         measured = measure()
         busy.result(30)
+        wait_until(lambda: shop.app.counts()["failed"] == before + failures)
         return measured
 
-    alone, usual, failing = [], [], []
+    def compare() -> float:
+        by_turns = [(measure(), measure_beside_failures()) for _ in range(rounds)]
+        alone = median(first for first, _ in by_turns)
+        beside = median(second for _, second in by_turns)
+        log.info("p95 alone %.2f ms, beside failures %.2f ms: %s", alone, beside, by_turns)
+        return beside / alone
+
     with shop.app.worker():
         measure()
-        for _ in range(rounds):
-            alone.append(measure())
-            usual.append(measure_beside("completed"))
-            failing.append(measure_beside("failed"))
-        wait_until(lambda: shop.app.counts()["failed"] == rounds * neighbours)
+        slower = least(compare, enough=2)
     shop.app.close()
-    figures = [round(min(one), 2) for one in (alone, usual, failing)]
-    log.info("p95 alone, beside successes and beside failures: %s ms", figures)
-    assert min(failing) < 2 * min(usual), (usual, failing)
+    assert slower < 2

@@ -15,7 +15,7 @@ import pytest
 
 from penstock import App
 from penstock.engine import attempts, desk, handle, runner
-from penstock.engine.attempts import AnyTask, Attempt
+from penstock.engine.attempts import Attempt
 from penstock.engine.runner import Runner
 from penstock.engine.settler import Settler
 from penstock.engine.slots import SlotToken
@@ -23,6 +23,7 @@ from penstock.model.executions import Lease
 from penstock.model.outcomes import Outcome
 from penstock.model.states import SubState
 from penstock.model.workers import WorkerInfo
+from penstock.registry import PlainTask
 from penstock.store.contract import Store
 
 WORKER, OBSERVER = "worker", "observer"
@@ -158,7 +159,7 @@ class World:
         self.checked_at.append(self.now)
         return self.condition
 
-    def claim(self, task: AnyTask) -> Attempt:
+    def claim(self, task: PlainTask) -> Attempt:
         self.store.register(WorkerInfo(id=WORKER, queues=["default"], tasks=[task.name]))
         task.enqueue()
         (claimed,) = self.store.claim(WORKER, queues=["default"], tasks=[task.name], limit=1)
@@ -168,12 +169,12 @@ class World:
         self.runner.running[claimed.lease] = self.attempt
         return self.attempt
 
-    def run(self, task: AnyTask) -> None:
+    def run(self, task: PlainTask) -> None:
         attempt = self.claim(task)
         self.runner._run_plainly(attempt)
         self.runner._loop.close()
 
-    def arun(self, task: AnyTask) -> None:
+    def arun(self, task: PlainTask) -> None:
         attempt = self.claim(task)
         self.runner._loop.run_until_complete(self._on_loop(attempt))
         self.runner._loop.close()

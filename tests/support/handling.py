@@ -12,8 +12,9 @@ from typing import Any
 import psycopg
 
 from penstock import AsyncTaskHandle, LeaseLost, TaskHandle
+from penstock.testing.processes import WorkerProcess
 from tests.support.tasks import app, began, is_open, wait_for
-from tests.support.workers import Place, WorkerProcess, Workers, wait_until
+from tests.support.workers import Place, Workers, wait_until
 
 LEFT_OPEN_FOR = 2.0
 ZOMBIE = "penstock test zombie"

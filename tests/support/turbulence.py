@@ -12,7 +12,8 @@ from penstock import App, TaskHandle
 from penstock.engine.requests import Request
 from penstock.model.states import FINAL, State
 from penstock.store.contract import Store
-from tests.support.workers import QUICK, WorkerProcess, Workers
+from penstock.testing.processes import WorkerProcess
+from tests.support.workers import QUICK, Workers
 
 TARGET = "tests.support.turbulence:app"
 

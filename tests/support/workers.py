@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from penstock import App
 from penstock.cli.logs import configure_logging
@@ -24,6 +25,7 @@ from penstock.errors import IllegalTransition
 from penstock.model.events import EventType
 from penstock.model.states import State, state_after
 from penstock.store.contract import Store
+from penstock.testing.processes import WorkerProcess, start_worker
 
 ROOT = Path(__file__).parents[2]
 RUNS = "PENSTOCK_TEST_RUNS"
@@ -96,47 +98,6 @@ class Run:
 
 
 @dataclass
-class WorkerProcess:
-    """One worker in a process of its own."""
-
-    popen: subprocess.Popen[bytes]
-    log_file: Path
-
-    @property
-    def pid(self) -> int:
-        return self.popen.pid
-
-    @property
-    def alive(self) -> bool:
-        return self.popen.poll() is None
-
-    def log(self) -> str:
-        return self.log_file.read_text(encoding="utf-8")
-
-    def logged(self, text: str) -> int:
-        """How many lines of its log hold this text."""
-        return sum(text in line for line in self.log().splitlines())
-
-    def signal(self, number: int) -> None:
-        self.popen.send_signal(number)
-
-    def kill(self) -> None:
-        """End it without a last word, and wait until it is gone."""
-        self.popen.kill()
-        self.popen.wait(PATIENCE)
-
-    def wait(self, timeout: float = PATIENCE) -> int:
-        return self.popen.wait(timeout)
-
-    def children(self) -> list[int]:
-        return [pid for pid in _processes() if _parent_of(pid) == self.pid]
-
-    def signal_children(self, number: int) -> None:
-        for pid in self.children():
-            os.kill(pid, number)
-
-
-@dataclass
 class Workers:
     """Starts workers on one database; ends with all of them gone."""
 
@@ -170,10 +131,28 @@ class Workers:
         self.started.append(process)
         return process
 
+    def start_with(
+        self,
+        faults: Mapping[str, str],
+        *,
+        target: str = TASKS,
+        **options: Any,  # noqa: ANN401 - as `run_worker` has them
+    ) -> WorkerProcess:
+        """Start a worker that has these faults within, and return at once: it may end at once."""
+        process = start_worker(
+            target,
+            log_file=self.place.directory / f"worker-{len(self.started)}.log",
+            options=options,
+            faults=faults,
+            environment=self.place.environment,
+            directory=ROOT,
+        )
+        self.started.append(process)
+        return process
+
     def end(self) -> None:
         for process in self.started:
-            if process.alive:
-                process.kill()
+            process.kill()
 
 
 @contextlib.contextmanager
@@ -183,29 +162,6 @@ def workers_at(place: Place, store: Store) -> Iterator[Workers]:
         yield workers
     finally:
         workers.end()
-
-
-def is_gone(pid: int) -> bool:
-    """True when no process has this pid any more, or only its zombie."""
-    with contextlib.suppress(OSError):
-        return _stat(pid)[0] == "Z"
-    return True
-
-
-def _processes() -> list[int]:
-    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-
-
-def _parent_of(pid: int) -> int | None:
-    with contextlib.suppress(OSError):
-        return int(_stat(pid)[1])
-    return None
-
-
-def _stat(pid: int) -> list[str]:
-    # The command's name stands in parentheses and may itself contain any sign.
-    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    return text.rpartition(")")[2].split()
 
 
 # --- what must be true at the end -------------------------------------------------------
@@ -259,7 +215,7 @@ def _attempts(history: list[EventType]) -> int:
                 attempts, started = attempts + 1, False
             case EventType.STARTED:
                 started = True
-            case EventType.RELEASED:
+            case EventType.RELEASED | EventType.SUSPENDED:
                 attempts -= 1
             case EventType.SCHEDULED if attempts:  # it deferred itself
                 attempts -= 1

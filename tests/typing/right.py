@@ -209,7 +209,7 @@ assert_type(
 )
 assert_type(execution.sub_state, Literal["active", "deferred"] | None)
 assert_type(fetch.enqueue("https://example.com").result(), list[int])
-assert_type(app.get(execution.id), Execution[Any])
+assert_type(app.get(execution.id), Execution[Any] | Any)
 app.find(task="send", state="failed", limit=100)
 app.find(task=send, before=execution.id)
 assert_type(app.counts()["ready"], int)

@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 SOURCE = Path(penstock.__file__).parents[1]
 PROGRAMS = Path(sys.executable).parent
 
-CORE = ("right.py", "wrong.py")
+CORE = ("right.py", "right_workflows.py", "wrong.py", "wrong_workflows.py")
 WITH_DRIVERS = (
     *CORE,
     "right_asyncpg.py",

@@ -153,10 +153,10 @@ def test_an_argument_counts_more_than_the_environment_and_that_more_than_the_fil
 
 def test_migrate_says_what_it_did_and_leaves_the_app_configurable() -> None:
     app = App("sqlite:///orders.db")
-    assert app.migrate() == [1]
+    assert app.migrate() == [1, 2]
     assert app.migrate() == []
     app.configure(database="sqlite:///another.db")
-    assert app.migrate() == [1]
+    assert app.migrate() == [1, 2]
 
 
 def test_an_open_app_can_migrate_too() -> None:

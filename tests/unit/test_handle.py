@@ -11,7 +11,8 @@ import pytest
 
 from penstock import App, AsyncTaskHandle, Defer, LeaseLost, TaskHandle
 from penstock.engine.desk import ChildDesk
-from penstock.engine.handle import PROGRESS_EVERY, NoDeferralHere
+from penstock.engine.handle import NoDeferralHere
+from penstock.engine.handling import PROGRESS_EVERY
 from penstock.engine.settler import Settler
 from penstock.errors import StoreUnavailable
 from penstock.model.executions import Lease

@@ -35,6 +35,9 @@ heartbeat = "3s"
 lease = "15s"
 grace = "30s"
 poll = "30s"
+[metrics]
+port = 0                           # none
+host = "127.0.0.1"
 [execution_events]
 retention_days = 90
 [cleanup]

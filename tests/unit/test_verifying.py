@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from penstock.model.events import EventType
 from penstock.model.examinations import Examination, Examined, Place
+from penstock.model.remedies import REMEDIES
 from penstock.model.retelling import Retelling, Wrong
 from penstock.model.states import State, next_state, possible_events
-from penstock.model.verifying import REMEDIES, findings_in
+from penstock.model.verifying import findings_in
 
 ID = "0197a000-0000-7000-8000-000000000001"
 OTHER = "0197a000-0000-7000-8000-000000000002"
@@ -47,6 +48,7 @@ COMPLETED = by(EventType.COMPLETED)
 FAILED = by(EventType.FAILED)
 RETRY = by(EventType.RETRY_SCHEDULED)
 RELEASED = by(EventType.RELEASED)
+SUSPENDED = by(EventType.SUSPENDED)
 LOST = '{"lost_worker":"worker-1","started":true,"crashes":1}'
 RECOVERED = by(EventType.RECOVERED, OBSERVER, LOST)
 ABANDONED = by(EventType.ABANDONED, OBSERVER, LOST)
@@ -164,6 +166,15 @@ HEALTHY: Mapping[str, Examination] = {
         ),
         sub_state="deferred",
     ),
+    "suspended until a signal comes": replace(
+        execution(State.WAITING, *ENQUEUED, claimed(1), STARTED, SUSPENDED, fence=2),
+        awaits="signal:approved",
+    ),
+    "suspended at the head of a serial": replace(
+        execution(State.WAITING, *ENQUEUED, claimed(1), STARTED, SUSPENDED, fence=2),
+        awaits="signal:approved",
+        serial="line",
+    ),
     "rerun, with fresh counters": execution(
         State.READY, *ENQUEUED, claimed(1), RETRY, READY, claimed(2), FAILED, RERUN, READY,
         attempt=2, fence=4,
@@ -219,7 +230,7 @@ CORRUPTIONS: Mapping[str, tuple[Examination, list[Wrong]]] = {
     "an event too many": (replace(completed, told=told(*ENQUEUED, READY, claimed(1), COMPLETED)),
                           [Wrong.ILLEGAL_STEP]),
     "an event that is not ours": (
-        replace(completed, told=told(*ENQUEUED, claimed(1), Entry("task.paused"), COMPLETED)),
+        replace(completed, told=told(*ENQUEUED, claimed(1), Entry("task.vanished"), COMPLETED)),
         [Wrong.UNKNOWN_EVENT]),
     "data that cannot be read": (
         replace(running, told=told(*ENQUEUED, Entry(EventType.CLAIMED, OWNER, "{"))),
@@ -292,6 +303,9 @@ CORRUPTIONS: Mapping[str, tuple[Examination, list[Wrong]]] = {
     "a serial out of turn": (replace(ready, serial="line", ahead=OTHER), [Wrong.OUT_OF_TURN]),
     "a serial without its row": (replace(behind, serial_is_known=False), [Wrong.SERIAL_UNKNOWN]),
     "waiting for nothing": (replace(behind, serial=None), [Wrong.WAITS_FOR_NOTHING]),
+    "suspended for nothing": (
+        replace(HEALTHY["suspended until a signal comes"], awaits=None),
+        [Wrong.WAITS_FOR_NOTHING]),
 }  # fmt: skip
 
 
@@ -327,9 +341,12 @@ def test_a_removed_execution_still_has_to_have_had_a_possible_history() -> None:
 
 def test_everything_that_can_be_wrong_has_a_remedy_and_is_planted_here_or_in_the_tables() -> None:
     assert set(REMEDIES) == set(Wrong)
+    of_runs = {Wrong.STUCK_IN_RUN, Wrong.BEFORE_ITS_TURN, Wrong.AGAINST_ITS_RULE}
+    of_runs |= {code for code in Wrong if code.startswith(("run-", "element-"))}
     planted = {code for _, expected in CORRUPTIONS.values() for code in expected}
-    # Those that lie between rows are planted above, and below where rows are put together.
-    assert set(Wrong) - planted == {
+    # Those that lie between rows are planted above, and below where rows are put together; those
+    # of runs in a file of their own.
+    assert set(Wrong) - planted - of_runs == {
         Wrong.OUTBOX_ORPHAN,
         Wrong.LOST_EXECUTION,
         Wrong.FOREIGN_EVENT,

@@ -1,0 +1,128 @@
+"""What can happen to an SQLite file: a lock that stays, a death in a transaction, a full disk."""
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock import App
+from penstock.errors import StoreUnavailable
+from penstock.model.events import EventType
+from penstock.store.sqlite import connecting, sharing
+from tests.support import tasks
+from tests.support.workers import QUICK, Place, Workers, counted, wait_until
+
+LEASE = 1.5
+FOREIGN_WRITER = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+time.sleep(float(sys.argv[2]))
+connection.execute("ROLLBACK")
+"""
+
+
+@pytest.fixture(params=["sqlite"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    place = Place(f"sqlite:///{tmp_path / 'penstock.db'}", "unused", tmp_path)
+    for variable, value in place.environment.items():
+        monkeypatch.setenv(variable, value)
+    return place
+
+
+def path_of(place: Place) -> str:
+    return place.url.removeprefix("sqlite:///")
+
+
+@contextmanager
+def foreign_lock(place: Place, seconds: float) -> Iterator[None]:
+    """Another program has the write lock, and nobody can tell when it will let go."""
+    foreigner = subprocess.Popen(
+        [sys.executable, "-c", FOREIGN_WRITER, path_of(place), str(seconds)],
+        stdout=subprocess.PIPE,
+    )
+    assert foreigner.stdout is not None
+    with foreigner.stdout:
+        foreigner.stdout.readline()
+    yield
+    assert foreigner.wait(60) == 0
+
+
+def test_a_foreign_write_lock_longer_than_two_leases_takes_no_task_from_its_worker(
+    app: App, place: Place, workers: Workers
+) -> None:
+    ids = [tasks.hold.enqueue(place.gate).id for _ in range(4)]
+    both = [workers.start(slots=2, **QUICK) for _ in range(2)]
+    wait_until(lambda: counted(app.store, ids, EventType.STARTED).total() == 4)
+    names = [workers.ids_of(one) for one in both]
+    with foreign_lock(place, 2 * LEASE):
+        place.open_gate()
+    assert {app.get(one).result(timeout=20) for one in ids} == {one.pid for one in both}
+    time.sleep(LEASE)  # whoever is to be declared dead is so by now
+    assert [workers.ids_of(one) for one in both] == names
+    assert counted(app.store, ids, EventType.RECOVERED).total() == 0
+
+
+@pytest.mark.parametrize("commits", [2, 6])
+def test_a_worker_killed_inside_a_transaction_leaves_a_sound_file(
+    app: App, place: Place, workers: Workers, monkeypatch: pytest.MonkeyPatch, commits: int
+) -> None:
+    ids = [one.id for one in app.enqueue_many([tasks.step.request(n) for n in range(40)])]
+    monkeypatch.setenv("PENSTOCK_TEST_COMMITS", str(commits))
+    victim = workers.start_with({}, target="tests.support.mid_commit:app", slots=4, **QUICK)
+    assert victim.wait() == -signal.SIGKILL
+
+    with closing(sqlite3.connect(path_of(place))) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    workers.start(slots=4, **QUICK)
+    assert [app.get(one).result(timeout=20) for one in ids] == list(range(40))
+
+
+def test_a_full_disk_is_waited_for(
+    make_app: Callable[[], App], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite is told that the file may not grow: what it says then is what a full disk says."""
+    full = threading.Event()
+    app, whole = make_app(), connecting.open_writer
+
+    def open_writer(path: str, *, busy_timeout: float) -> sqlite3.Connection:
+        connection = whole(path, busy_timeout=busy_timeout)
+        if full.is_set():
+            connection.execute("PRAGMA max_page_count = 1")  # as much as there is already
+        return connection
+
+    monkeypatch.setattr(sharing, "open_writer", open_writer)
+    gate = threading.Event()
+
+    @app.task
+    def hold(number: int) -> int:
+        gate.wait(20)
+        return number
+
+    def enqueue_until_full() -> None:
+        for number in range(500):
+            hold.using(run_after="1d").enqueue(number)
+
+    executions = [hold.enqueue(n) for n in range(3)]
+    with app.worker(slots=3, heartbeat=0.3, lease=1.5) as worker:
+        wait_until(lambda: all(one.refresh().state == "running" for one in executions))
+        name = worker.id
+        full.set()
+        app.store.close()  # the next write opens the file anew
+        with pytest.raises(StoreUnavailable, match="full"):
+            enqueue_until_full()
+        gate.set()
+        time.sleep(2 * LEASE)
+        full.clear()
+        app.store.close()
+        assert [one.result(timeout=20) for one in executions] == [0, 1, 2]
+        assert worker.id == name
+    assert counted(app.store, [one.id for one in executions], EventType.RECOVERED).total() == 0

@@ -1,0 +1,152 @@
+"""Workflows, their children and durable steps, while workers are killed at random."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from penstock import App
+from penstock.model.states import FINAL
+from penstock.testing.processes import WorkerProcess
+from tests.support import flow_tasks
+from tests.support.auditing import audit
+from tests.support.workers import QUICK, Place, Workers, types, wait_until, workers_at
+
+CROWD = 200
+DOOMED = 40  # each takes a process along
+ALIVE = 3
+
+
+@pytest.fixture
+def app(place: Place) -> Iterator[App]:
+    flow_tasks.app.configure(database=place.url, schema=place.schema)
+    flow_tasks.app.migrate()
+    yield flow_tasks.app
+    found = audit(flow_tasks.app.store, place)
+    flow_tasks.app.close()
+    assert found == []
+
+
+@pytest.fixture
+def workers(place: Place, app: App) -> Iterator[Workers]:
+    with workers_at(place, app.store) as workers:
+        yield workers
+
+
+def lines(place: Place) -> list[list[str]]:
+    path = Path(f"{place.directory / 'runs'}-flows")
+    return [line.split() for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+class Killing:
+    """Keeps some workers alive, and kills one of them whenever it is told to."""
+
+    def __init__(self, workers: Workers, seed: int) -> None:
+        self._workers = workers
+        self._random = Random(seed)
+        self._alive: list[WorkerProcess] = []
+        self.killed = 0
+
+    def keep_alive(self) -> None:
+        self._alive = [one for one in self._alive if one.alive]
+        while len(self._alive) < ALIVE:
+            options = {**QUICK, "slots": 4}
+            self._alive.append(self._workers.launch(flow_tasks.TARGET, options))
+
+    def kill_one(self) -> None:
+        settled = [one for one in self._alive if one.alive and self._workers.ids_of(one)]
+        if settled:
+            self._random.choice(settled).kill()
+            self.killed += 1
+
+
+def until(done: Callable[[], int], of: int, killing: Killing, *, every: int) -> None:
+    """Let them work until all is done, and kill one each time that so many more are."""
+    next_kill = every
+
+    def look() -> bool:
+        nonlocal next_kill
+        killing.keep_alive()
+        count = done()
+        if count >= next_kill and count < of:
+            killing.kill_one()
+            next_kill = count + every
+        return count >= of
+
+    wait_until(look, timeout=90, what="all ended")
+
+
+def ended_runs(app: App) -> int:
+    return sum(run.finished_at is not None for run in app.store.find_runs(limit=10_000))
+
+
+def test_diamonds_end_as_if_nobody_had_been_killed(
+    app: App, place: Place, workers: Workers
+) -> None:
+    runs = [flow_tasks.diamond.start(number=n) for n in range(CROWD)]
+    killing = Killing(workers, seed=1)
+    until(lambda: ended_runs(app), CROWD, killing, every=12)
+
+    assert killing.killed >= 3
+    for n, run in enumerate(runs):
+        run.refresh()
+        assert run.state == "completed"
+        assert run.result(timeout=0)["bottom"] == [n + 1, 2 * n, ["left", "right", "top"]]
+        assert run.context["seen"] == ["top", "left", "right"]
+    began = Counter(execution_id for execution_id, _ in lines(place))
+    for execution_id, count in began.items():
+        if count > 1:
+            assert types(app.store, execution_id).count("task.recovered") >= count - 1
+
+
+def test_parents_see_the_results_of_their_children_once(
+    app: App, place: Place, workers: Workers
+) -> None:
+    parents = app.enqueue_many(flow_tasks.parent.request(n) for n in range(CROWD))
+    killing = Killing(workers, seed=2)
+
+    def done() -> int:
+        return sum(one.state in FINAL for one in app.store.get([one.id for one in parents]))
+
+    until(done, CROWD, killing, every=12)
+
+    assert killing.killed >= 3
+    for n, execution in enumerate(parents):
+        assert execution.refresh().result(timeout=0) == 2 * n
+    children = app.store.find_runs(workflow="child", limit=10_000)
+    assert len(children) == CROWD
+    seen = Counter(words[0] for words in lines(place) if words[1] == "saw")
+    for execution in parents:
+        again = types(app.store, execution.id).count("task.recovered")
+        assert 1 <= seen[execution.id] <= 1 + again
+
+
+def test_a_task_killed_after_a_step_does_not_take_it_again(
+    app: App, place: Place, workers: Workers
+) -> None:
+    each = DOOMED // len(flow_tasks.STEPS)
+    doomed = [step for step in flow_tasks.STEPS for _ in range(each)]
+    # The suspects of a dead process run one at a time in each worker; many processes die here.
+    executions = app.enqueue_many(flow_tasks.durable.request(step) for step in doomed)
+    killing = Killing(workers, seed=3)
+
+    def done() -> int:
+        return sum(one.state in FINAL for one in app.store.get([one.id for one in executions]))
+
+    until(done, DOOMED, killing, every=DOOMED)
+
+    for execution in executions:
+        assert execution.refresh().result(timeout=0) == list(flow_tasks.STEPS)
+        stored = app.store.memory(execution.id).steps
+        assert {step for step in stored if not step.startswith("before")} == set(flow_tasks.STEPS)
+    taken = Counter((words[0], words[1]) for words in lines(place))
+    doomed_once = {(execution.id, step) for execution, step in zip(executions, doomed, strict=True)}
+    # A step that was stored is not taken again. One that had been taken and not stored when its
+    # neighbour killed the process may be: then the history says that the task was recovered.
+    for (execution_id, step), count in taken.items():
+        if (execution_id, step) in doomed_once:
+            assert count <= types(app.store, execution_id).count("task.recovered") + 1
+        assert count <= 1 + types(app.store, execution_id).count("task.recovered")
+    assert sum(count == 1 for count in taken.values()) > 0.9 * len(taken)

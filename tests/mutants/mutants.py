@@ -1,0 +1,254 @@
+"""The protections of the engine, each taken out once, and the tests that must notice.
+
+A mutant is a replacement in one file, in one of its named statements if it says so. The text that
+goes must be there exactly once: a mutant that no longer fits its file is an error, not a success.
+"""
+
+from typing import NamedTuple
+
+PG = "penstock/store/postgres/"
+SQLITE = "penstock/store/sqlite/"
+ENGINE = "penstock/engine/"
+LEASES = "tests/contract/test_leases.py"
+SETTLE = "tests/contract/test_settle.py"
+RECOVER = "tests/contract/test_recover.py"
+WORKERS = "tests/contract/test_workers.py"
+OUTBOX = "tests/contract/test_outbox.py"
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str  # below src
+    before: str
+    after: str
+    killed_by: tuple[str, ...]
+    statement: str | None = None  # the named statement of an .sql file that it is in
+
+
+MUTANTS = (
+    # --- fences -------------------------------------------------------------------------
+    Mutant(
+        "postgres: settle compares no fence",
+        f"{PG}settle.sql",
+        "AND task.fence = batch.fence AND task.worker_id",
+        "AND task.worker_id",
+        (f"{LEASES}::test_another_fence_changes_nothing",),
+        "settle",
+    ),
+    Mutant(
+        "sqlite: settle compares no fence",
+        f"{SQLITE}settle.sql",
+        "AND task.fence = batch.fence AND task.worker_id",
+        "AND task.worker_id",
+        (f"{LEASES}::test_another_fence_changes_nothing",),
+        "settle",
+    ),
+    Mutant(
+        "postgres: the fence does not change on leaving",
+        f"{PG}settle.sql",
+        "fence = task.fence + 1,",
+        "fence = task.fence,",
+        (f"{SETTLE}::test_the_fence_changes_when_a_task_stops_running",),
+        "settle",
+    ),
+    Mutant(
+        "sqlite: the fence does not change on leaving",
+        f"{SQLITE}settle.sql",
+        "fence = task.fence + 1,",
+        "fence = task.fence,",
+        (f"{SETTLE}::test_the_fence_changes_when_a_task_stops_running",),
+        "settle",
+    ),
+    Mutant(
+        "postgres: a repeated settlement is taken for a lost lease",
+        f"{PG}settle.sql",
+        "AND task.settled_fence = asked.fence",
+        "AND false",
+        (f"{SETTLE}::test_a_repeated_settlement_is_a_success_and_changes_nothing",),
+        "settled_before",
+    ),
+    Mutant(
+        "sqlite: a repeated settlement is taken for a lost lease",
+        f"{SQLITE}settle.sql",
+        "AND task.settled_fence = json_extract(asked.value, '$.fence')",
+        "AND false",
+        (f"{SETTLE}::test_a_repeated_settlement_is_a_success_and_changes_nothing",),
+        "settled_before",
+    ),
+    # --- claims -------------------------------------------------------------------------
+    Mutant(
+        "postgres: the claim does not ask whether its worker lives",
+        f"{PG}claim.sql",
+        "FROM penstock.workers WHERE id = :worker_id FOR KEY SHARE",
+        "",
+        ("tests/contract/test_claim.py::test_a_worker_that_never_registered_claims_nothing",),
+        "claim_ready",
+    ),
+    Mutant(
+        "sqlite: the claim does not ask whether its worker lives",
+        f"{SQLITE}claim.sql",
+        "SELECT id FROM workers WHERE id = :worker_id;",
+        "SELECT :worker_id AS id;",
+        ("tests/contract/test_claim.py::test_a_worker_that_never_registered_claims_nothing",),
+        "is_alive",
+    ),
+    Mutant(
+        "postgres: UNIQUE is taken from the outbox",
+        f"{PG}migrations/0001_initial.sql",
+        "task_execution_id uuid    PRIMARY KEY,",
+        "task_execution_id uuid    NOT NULL,",
+        (f"{OUTBOX}::test_a_second_place_in_the_outbox_is_refused",),
+    ),
+    Mutant(
+        "sqlite: UNIQUE is taken from the outbox",
+        f"{SQLITE}migrations/0001_initial.sql",
+        "CREATE UNIQUE INDEX task_outbox_execution",
+        "CREATE INDEX task_outbox_execution",
+        (f"{OUTBOX}::test_a_second_place_in_the_outbox_is_refused",),
+    ),
+    Mutant(
+        "sqlite: the sequence starts again",
+        f"{SQLITE}migrations/0001_initial.sql",
+        "CREATE TABLE task_outbox (\n    seq               INTEGER PRIMARY KEY AUTOINCREMENT,",
+        "CREATE TABLE task_outbox (\n    seq               INTEGER PRIMARY KEY,",
+        (f"{OUTBOX}::test_the_sequence_does_not_start_again_when_the_outbox_is_empty",),
+    ),
+    Mutant(
+        "sqlite: transactions do not begin immediate",
+        f"{SQLITE}sharing.py",
+        '"BEGIN IMMEDIATE"',
+        '"BEGIN"',
+        ("tests/contract/test_concurrency.py::test_four_processes_on_sqlite_claim_each_task_once",),
+    ),
+    Mutant(
+        "the outbox is never scanned from zero again",
+        "penstock/store/low_water.py",
+        "return self._monotonic() >= self._thorough_until",
+        'return self._thorough_until == float("-inf")',
+        ("tests/faults/test_late_commits.py",),
+    ),
+    # --- dead workers -------------------------------------------------------------------
+    Mutant(
+        "postgres: a beat since it was last seen does not save a worker",
+        f"{PG}maintain.sql",
+        "AND worker.beat = dead.beat ",
+        "",
+        (f"{WORKERS}::test_a_beat_since_it_was_last_seen_saves_a_worker",),
+        "declare_dead",
+    ),
+    Mutant(
+        "postgres: crashes are not counted",
+        f"{PG}maintain.sql",
+        "ELSE task.crashes + 1 END,",
+        "ELSE task.crashes END,",
+        (f"{RECOVER}::test_a_started_task_is_charged_with_a_crash_and_keeps_its_attempt",),
+        "recover",
+    ),
+    Mutant(
+        "sqlite: crashes are not counted",
+        f"{SQLITE}maintain.sql",
+        "ELSE crashes + 1 END,",
+        "ELSE crashes END,",
+        (f"{RECOVER}::test_a_started_task_is_charged_with_a_crash_and_keeps_its_attempt",),
+        "recover",
+    ),
+    Mutant(
+        "postgres: what a dead worker left is not suspect",
+        f"{PG}maintain.sql",
+        "        suspect = true,",
+        "        suspect = task.suspect,",
+        (f"{RECOVER}::test_what_a_dead_worker_left_is_suspect",),
+        "recover",
+    ),
+    Mutant(
+        "postgres: a recovery is not told",
+        f"{PG}maintain.sql",
+        "FROM moved ORDER BY seq\n), ",
+        "FROM moved WHERE false ORDER BY seq\n), ",
+        (f"{RECOVER}::test_what_a_dead_worker_left_is_ready_again_and_explained",),
+        "recover",
+    ),
+    Mutant(
+        "postgres: a recovery waits for rows that somebody holds",
+        f"{PG}maintain.sql",
+        "FOR NO KEY UPDATE OF task SKIP LOCKED",
+        "FOR NO KEY UPDATE OF task",
+        (f"{RECOVER}::test_recovery_steps_over_a_row_that_somebody_holds",),
+        "recover",
+    ),
+    # --- the engine ---------------------------------------------------------------------
+    Mutant(
+        "one bad outcome fails its whole batch",
+        "penstock/store/settling.py",
+        "if len(outcomes) > 1:",
+        "if len(outcomes) > 1_000_000:",
+        (f"{SETTLE}::test_one_bad_outcome_in_a_hundred_fails_alone_and_says_why",),
+    ),
+    Mutant(
+        "a completion that was rolled back is believed",
+        f"{ENGINE}settler.py",
+        'if whereabouts == "undone":',
+        'if whereabouts == "never":',
+        (
+            (
+                "tests/faults/test_handle_completion.py::"
+                "test_a_savepoint_that_was_rolled_back_is_found_out_and_the_task_tried_again"
+            ),
+        ),
+    ),
+    Mutant(
+        "a claim whose reply was lost is not reconciled at once",
+        f"{ENGINE}claimer.py",
+        "self._reconcile_at = 0.0",
+        "self._reconcile_at += 0.0",
+        (
+            (
+                "tests/faults/test_database_lost_replies.py::"
+                "test_tasks_of_a_claim_whose_reply_was_lost_are_given_back_and_run_once"
+            ),
+        ),
+    ),
+    Mutant(
+        "the heart does not beat on a thread of its own",
+        f"{ENGINE}worker.py",
+        'self._spawn("heart", self._heart.run_until_stopped)',
+        "self._loop.call_soon_threadsafe(self._heart.run_until_stopped)",
+        (
+            (
+                "tests/faults/test_stopped_workers.py::"
+                "test_a_task_that_blocks_the_loop_is_not_taken_from_a_living_worker"
+            ),
+        ),
+    ),
+    Mutant(
+        "nobody polls: work without a notification is not looked for",
+        f"{ENGINE}claimer.py",
+        "longest = LOOK_AGAIN_AFTER if self._look_soon else self._poll",
+        "longest = LOOK_AGAIN_AFTER if self._look_soon else 3600.0",
+        (
+            (
+                "tests/faults/test_database_wakeups.py::"
+                "test_work_whose_notification_never_came_is_found_by_the_poll"
+            ),
+        ),
+    ),
+    Mutant(
+        "postgres: an answer may take for ever",
+        f"{PG}deadlines.py",
+        "        _watch.begin(self)\n",
+        "",
+        (
+            (
+                "tests/faults/test_network_faults.py::"
+                "test_a_worker_gives_up_a_connection_that_fell_silent_and_goes_on[claim]"
+            ),
+        ),
+    ),
+    Mutant(
+        "postgres: statements are prepared behind a pooler",
+        f"{PG}connecting.py",
+        "connection.prepare_threshold = None",
+        "pass",
+        ("tests/faults/test_pgbouncer.py::test_workers_behind_a_pooler_do_all_that_there_is",),
+    ),
+)
