@@ -34,10 +34,10 @@ from penstock.engine.tasks import Task
 from penstock.engine.worker import Worker
 from penstock.engine.workflow_tasks import PartOfWorkflow, WorkflowTask
 from penstock.engine.workflows import Workflow
-from penstock.errors import ExecutionNotFound, PenstockError
+from penstock.errors import ExecutionNotFound, PenstockError, SchemaBehind, SchemaMissing
 from penstock.model.durations import Duration
 from penstock.model.executions import SignalAnswer
-from penstock.model.ids import parse_id
+from penstock.model.ids import index_of, parse_id
 from penstock.model.payloads import decode, encode
 from penstock.rebinding import Rebindable, RunByATest
 from penstock.registry import AnyTask, AnyWorkflow, PlainTask, Registry
@@ -156,10 +156,7 @@ class App(Rebindable):
             if self._store is None:
                 store = self._made_store()
                 try:
-                    if self._migrate:
-                        store.migrate()
-                    else:
-                        store.check_schema()
+                    self._check_tables(store)
                     for registry in self._included:
                         self._bind(registry)
                 except BaseException:
@@ -167,6 +164,16 @@ class App(Rebindable):
                     raise
                 self._store = store
             return self._store
+
+    def _check_tables(self, store: Store) -> None:
+        # Looked at first, and migrated only if that says so: the first use may be in a transaction
+        # of the caller's, whose locks a migration on a connection of our own would wait for.
+        try:
+            store.check_schema()
+        except (SchemaMissing, SchemaBehind):
+            if not self._migrate:
+                raise
+            store.migrate()
 
     def _made_store(self) -> Store:
         database = self.settings.database
@@ -508,9 +515,10 @@ class App(Rebindable):
         task = self.find_task(execution.task)
         if task is None:
             return execution
-        return Execution(
-            execution.snapshot, self._client, decode_result=task.signature.decode_result
-        )
+        decode_result = task.signature.decode_result
+        if isinstance(task, WorkflowTask) and index_of(execution.id) is None:
+            decode_result = task.decode_result  # its elements have one result each, it has all
+        return Execution(execution.snapshot, self._client, decode_result=decode_result)
 
 
 def _after_fork() -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from penstock.engine.fingerprints import fingerprint
 from penstock.engine.inputs import Inputs
 from penstock.engine.wiring import check_types, in_order
-from penstock.engine.workflow_errors import EmptyWorkflow
+from penstock.engine.workflow_errors import EmptyWorkflow, TooManyTasks
 from penstock.engine.workflow_tasks import AnyWorkflowTask
-from penstock.model.graph import Graph, Node, encode_graph
+from penstock.model.graph import ForEach, Graph, Node, encode_graph
+from penstock.model.ids import MOST_TASKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ def compiled(name: str, tasks: Mapping[str, AnyWorkflowTask], inputs: Inputs) ->
     """
     if not tasks:
         raise EmptyWorkflow(name)
+    if len(tasks) > MOST_TASKS:
+        raise TooManyTasks(name, len(tasks), most=MOST_TASKS)
     for task in tasks.values():
         check_types(task, tasks)
     ordered = in_order(tasks)
@@ -59,7 +62,14 @@ def _node(task: AnyWorkflowTask, places: Mapping[str, int], inputs: Inputs) -> N
         outputs={name: places[source] for name, source in task.outputs.items()},
         context=task.signature.context,
         follow_ups=options.follow_ups,
+        for_each=_for_each(task, places),
     )
+
+
+def _for_each(task: AnyWorkflowTask, places: Mapping[str, int]) -> ForEach | None:
+    if task.for_each is None or task.element is None:
+        return None
+    return ForEach(task.element, places[task.for_each])
 
 
 def _inputs_of(task: AnyWorkflowTask, inputs: Inputs) -> Iterator[str]:

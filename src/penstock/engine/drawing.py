@@ -25,6 +25,8 @@ def as_mermaid(graph: Graph) -> str:
         fed: dict[int, list[str]] = {}
         for parameter, source in node.outputs.items():
             fed.setdefault(source, []).append(parameter)
+        if node.for_each is not None:
+            fed.setdefault(node.for_each.source, []).append(f"each {node.for_each.parameter}")
         for source in node.after:
             shown = f"|{', '.join(fed[source])}|" if source in fed else ""
             lines.append(f"    {names[source]} -->{shown} {names[place]}")
@@ -64,6 +66,9 @@ def _about(graph: Graph, node: Node) -> Iterator[str]:
         yield ", ".join(
             f"{name} from {graph.nodes[one].name}" for name, one in node.outputs.items()
         )
+    if node.for_each is not None:
+        fed.add(node.for_each.source)
+        yield f"for each {node.for_each.parameter} of {graph.nodes[node.for_each.source].name}"
     if rest := [graph.nodes[one].name for one in node.after if one not in fed]:
         yield f"after {', '.join(rest)}"
     if node.context is not None:

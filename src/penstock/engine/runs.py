@@ -158,9 +158,7 @@ class Run:
             raise NoSuchTaskInRun(self.workflow, name, tuple(self._graph.places))
         snapshot = self._snapshots[place]
         decode_result = (
-            task.signature.decode_result
-            if isinstance(task, WorkflowTask)
-            else self._decoder(snapshot.task)
+            task.decode_result if isinstance(task, WorkflowTask) else self._decoder(snapshot.task)
         )
         return Execution(snapshot, self._reads, decode_result=decode_result)
 
@@ -284,6 +282,8 @@ class Run:
 
     def _decoder(self, task: str) -> Callable[[str], Any]:
         known = self._code.task(task)
+        if isinstance(known, WorkflowTask):
+            return known.decode_result
         return decode if known is None else known.signature.decode_result
 
     def _look(self) -> None:

@@ -11,7 +11,6 @@ from penstock.engine.functions import InvalidTask
 from penstock.engine.inputs import Inputs
 from penstock.engine.kinds import kinds_of
 from penstock.engine.outputs import Output
-from penstock.engine.signatures import TaskSignature
 from penstock.engine.workflow_errors import InvalidWorkflow
 from penstock.engine.workflow_tasks import AnyWorkflowTask
 from penstock.model import rules
@@ -37,6 +36,7 @@ def check_types(task: AnyWorkflowTask, tasks: Tasks) -> None:
     Raises:
         InvalidTask: an annotation names something that does not exist, by now at least.
     """
+    _check_list(task, tasks)
     for parameter, source in task.outputs.items():
         hint = task.signature.hint_of(parameter)
         certain = _implies_success(task.rule, source, only=len(task.after) == 1)
@@ -50,7 +50,46 @@ def check_types(task: AnyWorkflowTask, tasks: Tasks) -> None:
                 f"Annotate `{parameter}: {task.signature.shown_annotation(parameter)} | None`, or "
                 f"ask for its success too, as in `when=succeeded({source}) & …`",
             )
-        _check_kinds(task, parameter, hint, source, tasks[source].signature)
+        _check_kinds(task, parameter, hint, tasks[source])
+
+
+def element_of(task: AnyWorkflowTask, inputs: Inputs) -> str | None:
+    """The parameter that takes an element: the first that nothing else fills."""
+    if task.for_each is None:
+        return None
+    for name in task.signature.parameters:
+        if name not in (*inputs.parameters, *task.outputs, task.signature.context):
+            return name
+    raise InvalidWorkflow(
+        task.workflow,
+        task.short_name,
+        f"it runs for each element of what {task.for_each!r} returns, and none of its parameters "
+        "takes an element",
+        "Give it a parameter that is neither an input nor an output",
+    )
+
+
+def _check_list(task: AnyWorkflowTask, tasks: Tasks) -> None:
+    source = task.for_each
+    if source is None:
+        return
+    if not _implies_success(task.rule, source, only=len(task.after) == 1):
+        raise InvalidWorkflow(
+            task.workflow,
+            task.short_name,
+            f"it may run when {source!r} has not succeeded (when={told(task.rule)}), and there "
+            "would be no list",
+            f"Ask for its success too, as in `when=succeeded({source}) & …`",
+        )
+    given = _kinds_given(tasks[source])
+    if given is not None and "array" not in given:
+        raise InvalidWorkflow(
+            task.workflow,
+            task.short_name,
+            f"`for_each` needs a list, and {source!r} returns "
+            f"{tasks[source].signature.shown_return()}",
+            f"Let {source!r} return a list",
+        )
 
 
 def in_order(tasks: Tasks) -> list[AnyWorkflowTask]:
@@ -207,7 +246,8 @@ def _check_sources(task: AnyWorkflowTask, inputs: Inputs) -> None:
             "Name each parameter: an input, or another task's output",
         )
     for name in signature.parameters:
-        if name in inputs.parameters or name in task.outputs or name == signature.context:
+        fed = name in inputs.parameters or name in task.outputs
+        if fed or name in {signature.context, task.element}:
             continue
         near = get_close_matches(name, inputs.parameters, n=1)
         guess = f" (did you mean {near[0]!r}?)" if near else ""
@@ -235,24 +275,35 @@ def _accepts_none(hint: object) -> bool:
     return True
 
 
-def _check_kinds(
-    task: AnyWorkflowTask, parameter: str, hint: object, source: str, from_: TaskSignature
-) -> None:
+def _kinds_given(source: AnyWorkflowTask) -> frozenset[str] | None:
+    """Which kinds of JSON a task returns; None where nobody can tell."""
+    if source.for_each is not None:
+        return frozenset({"array"})
     try:
-        nothing = from_.shown_return() == "None"
-        given = frozenset({"null"}) if nothing else kinds_of(from_.hint_of(None))
-        wanted = kinds_of(hint)
+        nothing = source.signature.shown_return() == "None"
+        return frozenset({"null"}) if nothing else kinds_of(source.signature.hint_of(None))
     except InvalidTask:
-        return  # of the other task, which says so itself when it is used
+        return None  # the other task says so itself when it is used
+
+
+def _check_kinds(
+    task: AnyWorkflowTask, parameter: str, hint: object, source: AnyWorkflowTask
+) -> None:
+    given, wanted = _kinds_given(source), kinds_of(hint)
     if given is None or wanted is None or given & wanted:
         return
     raise InvalidWorkflow(
         task.workflow,
         task.short_name,
-        f"{parameter!r} is {task.signature.shown_annotation(parameter)}, and {source!r} returns "
-        f"{from_.shown_return()}",
+        f"{parameter!r} is {task.signature.shown_annotation(parameter)}, and "
+        f"{source.short_name!r} returns {_shown_return(source)}",
         "Let the two annotations agree",
     )
+
+
+def _shown_return(source: AnyWorkflowTask) -> str:
+    shown = source.signature.shown_return()
+    return shown if source.for_each is None else f"list[{shown}]"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -45,6 +45,18 @@ class EmptyWorkflow(PenstockError):
         )
 
 
+class TooManyTasks(PenstockError):
+    """A workflow with more tasks than a run has ids for."""
+
+    def __init__(self, workflow: str, tasks: int, *, most: int) -> None:
+        self.workflow = workflow
+        self.tasks = tasks
+        super().__init__(
+            f"Workflow {workflow!r} has {tasks} tasks, and a run can have {most}. For many of the "
+            "same kind declare one task with for_each=…"
+        )
+
+
 class OtherWorkflow(PenstockError):
     """An id that belongs to a run of another workflow."""
 

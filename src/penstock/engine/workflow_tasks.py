@@ -14,6 +14,8 @@ from typing import (
     overload,
 )
 
+import msgspec
+
 from penstock.engine.declaring import RetryOption
 from penstock.engine.outputs import Output
 from penstock.engine.signatures import TaskSignature
@@ -36,6 +38,9 @@ R_co = TypeVar("R_co", covariant=True)
 _OF_PLAIN_TASKS = frozenset(
     {"enqueue", "aenqueue", "request", "request_named", "using", "get", "aget"}
 )
+
+
+_elements_of = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class PartOfWorkflow(PenstockError, AttributeError):
@@ -76,6 +81,7 @@ class WorkflowTask(DeclaredTask[CallP, R_co], Generic[T_co, CallP, R_co]):
         short_name: str,
         after: tuple[str, ...],
         rule: Rule,
+        for_each: str | None = None,
     ) -> None:
         super().__init__(function, f"{workflow}.{short_name}", options, signature, home)
         self.workflow = workflow
@@ -86,9 +92,19 @@ class WorkflowTask(DeclaredTask[CallP, R_co], Generic[T_co, CallP, R_co]):
             for name, default in signature.defaults.items()
             if isinstance(default, Output)
         }
+        self.for_each = for_each  # the task that returns the list
+        self.element: str | None = None  # the parameter that takes one of its elements
         # As written, without repetition: what it names and what it takes a result of.
-        self.after = tuple(dict.fromkeys((*after, *self.outputs.values())))
+        of_list = () if for_each is None else (for_each,)
+        self.after = tuple(dict.fromkeys((*after, *self.outputs.values(), *of_list)))
         self._python_signature = inspect.signature(function) if self.outputs else None
+
+    def decode_result(self, text: str) -> object:
+        """Read a stored result; of a task that runs for each element, all of them in order."""
+        if self.for_each is None:
+            return self.signature.decode_result(text)
+        each = (bytes(one).decode() for one in _elements_of(text))
+        return [self.signature.decode_result(one) for one in each]
 
     @property
     def output(self) -> T_co:
@@ -113,6 +129,17 @@ class WorkflowTask(DeclaredTask[CallP, R_co], Generic[T_co, CallP, R_co]):
 
 
 AnyWorkflowTask = WorkflowTask[Any, ..., Any]
+
+
+class ForEachDecorator(Protocol):
+    """`@workflow.task(for_each=…)`: its result is the list of what it returned."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, T]], /
+    ) -> WorkflowTask[list[T], P, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __call__(self, function: Callable[P, T], /) -> WorkflowTask[list[T], P, T]: ...
 
 
 class WorkflowTaskDecorator(Protocol):
@@ -142,3 +169,22 @@ class WorkflowTaskDecorator(Protocol):
         on_success: Task[..., Any] | None = None,
         on_failure: Task[..., Any] | None = None,
     ) -> "WorkflowTaskDecorator": ...
+    @overload
+    def __call__(
+        self,
+        *,
+        for_each: Sequence[Any],
+        after: Sequence[AnyWorkflowTask | str] = (),
+        when: "Condition | None" = None,
+        name: str | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        retry: RetryOption = DEFAULT_RETRY,
+        timeout: Duration | None = None,
+        executor: Executor | None = None,
+        max_crashes: int = DEFAULT_MAX_CRASHES,
+        max_running: int | None = None,
+        aliases: list[str] | tuple[str, ...] = (),
+        on_success: Task[..., Any] | None = None,
+        on_failure: Task[..., Any] | None = None,
+    ) -> ForEachDecorator: ...

@@ -16,6 +16,7 @@ from penstock.engine.drawing import as_mermaid, as_text
 from penstock.engine.functions import InvalidTask
 from penstock.engine.inputs import Inputs
 from penstock.engine.misfits import ArgumentsDoNotFit
+from penstock.engine.outputs import Output
 from penstock.engine.requests import InvalidOption, checked_limit, checked_name
 from penstock.engine.runs import Code, Run, RunStateName, checked_run_state
 from penstock.engine.shapes import AsyncConnection, SyncConnection
@@ -28,7 +29,7 @@ from penstock.engine.starting import (
     WorkflowOnConnection,
 )
 from penstock.engine.tasks import HANDLES, DeclaredTask, Home
-from penstock.engine.wiring import check_types, check_wiring, upstream_of
+from penstock.engine.wiring import check_types, check_wiring, element_of, upstream_of
 from penstock.engine.workflow_errors import (
     InvalidInputs,
     InvalidWorkflow,
@@ -96,7 +97,7 @@ class Workflow(Generic[P]):
         /,
         **options: Any,  # noqa: ANN401 - WorkflowTaskDecorator says which
     ) -> AnyWorkflowTask | Callable[[Callable[..., Any]], AnyWorkflowTask]:
-        refuse_unknown(options, more=("after", "when"))
+        refuse_unknown(options, more=("after", "when", "for_each"))
         if function is None:
             return lambda decorated: self._register(decorated, options)
         return self._register(function, options)
@@ -110,7 +111,9 @@ class Workflow(Generic[P]):
             function, name=f"{self.name}.{short}", handle_types=HANDLES, in_workflow=True
         )
         of_tasks = {
-            key: value for key, value in options.items() if key not in {"name", "after", "when"}
+            key: value
+            for key, value in options.items()
+            if key not in {"name", "after", "when", "for_each"}
         }
         if isinstance(former := of_tasks.get("aliases"), list | tuple):
             of_tasks["aliases"] = [f"{self.name}.{checked_name('aliases', one)}" for one in former]
@@ -123,7 +126,9 @@ class Workflow(Generic[P]):
             short_name=short,
             after=self._checked_after(short, options.get("after", ())),
             rule=self._checked_rule(short, options.get("when")),
+            for_each=self._checked_list(short, options),
         )
+        task.element = element_of(task, self.inputs)
         self._check(task)
         self._home.add(task)
         self._tasks[short] = task
@@ -144,6 +149,26 @@ class Workflow(Generic[P]):
             else:
                 raise InvalidWorkflow(self.name, task, *_no_task_of_ours(self.name, one))
         return tuple(names)
+
+    def _checked_list(self, task: str, options: Mapping[str, Any]) -> str | None:
+        if "for_each" not in options:
+            return None
+        given = options["for_each"]
+        if not isinstance(given, Output):
+            raise InvalidOption(
+                "for_each",
+                given,
+                because="it is no output of a task",
+                instead="Let a task return the list, and write for_each=that_task.output",
+            )
+        if given.workflow != self.name:
+            raise InvalidWorkflow(
+                self.name,
+                task,
+                f"`for_each` is the output of a task of the workflow {given.workflow!r}",
+                "A run knows its own tasks only: declare that task here too",
+            )
+        return given.task
 
     def _checked_rule(self, task: str, when: object) -> Rule:
         if when is None:
