@@ -24,6 +24,21 @@ class AttemptError(NamedTuple):
     line: str  # type and message, on one line
 
 
+def reason_of_end(history: Sequence[Event]) -> str | None:
+    """Return what was said when it was cancelled or skipped.
+
+    Of one that ran: what whoever asked it to stop said, rather than what the task said then.
+    """
+    since = _since_rerun(history)
+    told = (
+        event.data.get("reason")
+        for kinds in ({EventType.CANCEL_REQUESTED}, {EventType.CANCELLED, EventType.SKIPPED})
+        for event in reversed(since)
+        if event.type in kinds
+    )
+    return next((str(reason) for reason in told if reason), None)
+
+
 def errors_of(history: Sequence[Event]) -> list[AttemptError]:
     """Return what went wrong since the execution was enqueued, or last rerun, in order."""
     return list(_errors(_since_rerun(history)))
@@ -91,7 +106,7 @@ def _why_failed(facts: Waiting, rerun: str) -> Reason:
 
 def _why_cancelled(facts: Waiting, rerun: str) -> Reason:
     last = _last(facts, EventType.CANCELLED)
-    reason = last.get("reason")
+    reason = reason_of_end(facts.history)
     given = f"with this reason: {reason}" if reason else "without a reason on record"
     if lost := last.get("lost_worker"):
         how = f"its worker {lost} died after somebody had asked it to stop"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
+from penstock.engine.endings import reason_of_end
 from penstock.engine.requests import checked_duration
 from penstock.errors import (
     TaskCancelled,
@@ -14,7 +15,7 @@ from penstock.errors import (
     TaskSkipped,
 )
 from penstock.model.durations import Duration, format_duration
-from penstock.model.events import Event, EventType
+from penstock.model.events import Event
 from penstock.model.executions import CancelAnswer, RerunAnswer, Snapshot
 from penstock.model.payloads import decode
 from penstock.model.states import FINAL, State
@@ -238,9 +239,4 @@ class Execution(Generic[T_co]):
     def _reason(self) -> dict[str, Any]:
         if self._snapshot.state is State.FAILED:
             return self.error or {}
-        ends = [
-            event
-            for event in self.history()
-            if event.type in {EventType.CANCELLED, EventType.SKIPPED}
-        ]
-        return {"message": ends[-1].data.get("reason")} if ends else {}
+        return {"message": reason_of_end(self.history())}

@@ -18,7 +18,6 @@ from penstock.engine.remembering import (
 from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.writes import encode_writes
 from penstock.model.durations import Duration
-from penstock.model.executions import Memory
 from penstock.model.outcomes import end_of_run, signal_named
 from penstock.model.payloads import decode, encode
 
@@ -114,7 +113,7 @@ class TaskHandle(Handle):
             LeaseLost: another worker has this task; its attempt counts, not this one.
         """
         checked_name("step", name)
-        steps = self._recall.read().steps
+        steps = self._recall.steps
         if name in steps:
             return cast("T", result_of_step(name, function, steps[name]))
         result = function(*args, **kwargs)
@@ -151,7 +150,7 @@ class TaskHandle(Handle):
             WorkflowFailed, WorkflowCancelled: the run ended so.
         """
         step = self._recall.next_run(workflow.name)
-        if (stored := self._recall.read().steps.get(step)) is not None:
+        if (stored := self._recall.steps.get(step)) is not None:
             run_id = run_id_in(stored)
             return ended_or_suspend(workflow.get(run_id), run_id)
         new, _ = workflow.new_run(args, dict(kwargs))
@@ -236,7 +235,7 @@ class AsyncTaskHandle(Handle):
     ) -> T:
         """Call the function, plain or async, once: as `TaskHandle.step` does."""
         checked_name("step", name)
-        steps = (await self._read_memory()).steps
+        steps = await self._read_steps()
         if name in steps:
             return cast("T", result_of_step(name, function, steps[name]))
         answer = function(*args, **kwargs)
@@ -253,7 +252,7 @@ class AsyncTaskHandle(Handle):
     ) -> Any:  # noqa: ANN401
         """Wait until `app.signal(…)` sends this signal: as `TaskHandle.wait_for` does."""
         checked_name("signal", signal)
-        signals = (await self._read_memory()).signals
+        signals = (await asyncio.to_thread(self._recall.read)).signals
         if signal in signals:
             return decode(signals[signal])
         left, until = self._wait_left(signal, timeout)
@@ -268,14 +267,14 @@ class AsyncTaskHandle(Handle):
     ) -> dict[str, Any]:
         """Start a run of the workflow and wait for its results: as `TaskHandle.run` does."""
         step = self._recall.next_run(workflow.name)
-        if (stored := (await self._read_memory()).steps.get(step)) is not None:
+        if (stored := (await self._read_steps()).get(step)) is not None:
             run_id = run_id_in(stored)
             run = await asyncio.to_thread(workflow.get, run_id)
             return await asyncio.to_thread(ended_or_suspend, run, run_id)
         new, _ = workflow.new_run(args, dict(kwargs))
         raise Suspend(end_of_run(await asyncio.to_thread(self._start_child, step, new)))
 
-    async def _read_memory(self) -> Memory:
-        if self._recall.is_read:
-            return self._recall.read()
-        return await asyncio.to_thread(self._recall.read)
+    async def _read_steps(self) -> dict[str, str]:
+        if not self._recall.knows_steps:
+            await asyncio.to_thread(self._recall.read)
+        return self._recall.steps

@@ -171,7 +171,7 @@ class Handle:
         self, signal: str, timeout: Duration | None
     ) -> tuple[timedelta | None, str | None]:
         limit = None if timeout is None else parse_duration(timeout)
-        return wait_left(self._recall.read(), signal, limit, self._desk.now())
+        return wait_left(self._recall.steps, signal, limit, self._desk.now())
 
     def _start_child(self, step: str, new: NewRun) -> str:
         child = replace(new, parent_id=self.execution_id)

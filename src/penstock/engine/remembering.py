@@ -4,7 +4,7 @@ A task that waits ends its attempt and begins again from its start when it has w
 for. Steps are how it finds its way back: what it has done, it does not do again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -115,19 +115,28 @@ class Recall:
         self._claimed = claimed
         self._store = store
         self._memory: Memory | None = None
+        # Nobody has had it before, so it has taken no step: no need to ask.
+        self._steps: dict[str, str] | None = {} if claimed.lease.fence == 1 else None
         self._runs: dict[str, int] = {}  # how many of each workflow this attempt has asked for
 
     @property
-    def is_read(self) -> bool:
-        return self._memory is not None
+    def knows_steps(self) -> bool:
+        return self._steps is not None
+
+    @property
+    def steps(self) -> dict[str, str]:
+        if self._steps is None:
+            self._steps = self.read().steps
+        return self._steps
 
     def read(self) -> Memory:
+        """What is stored, signals too; one sent meanwhile is found when the task would wait."""
         if self._memory is None:
             self._memory = self._store().memory(self._claimed.lease.execution_id)
         return self._memory
 
     def note(self, step: str, result: str) -> None:
-        self.read().steps[step] = result
+        self.steps[step] = result
 
     def next_run(self, workflow: str) -> str:
         """The step that starts the next run of this workflow: the same one in every attempt."""
@@ -150,12 +159,12 @@ def result_of_step(step: str, function: Callable[..., object], text: str) -> Any
 
 
 def wait_left(
-    memory: Memory, signal: str, timeout: timedelta | None, now: datetime
+    steps: Mapping[str, str], signal: str, timeout: timedelta | None, now: datetime
 ) -> tuple[timedelta | None, str | None]:
     """How long a wait may still last, and, when it begins, until when: to be remembered."""
     if timeout is None:
         return None, None
-    stored = memory.steps.get(signal_named(signal))
+    stored = steps.get(signal_named(signal))
     if stored is None:
         return timeout, encode((now + timeout).isoformat())
     left = datetime.fromisoformat(_decode_text(stored)) - now

@@ -330,7 +330,7 @@ class Run:
         # With a worker it is what a running task said when it stopped, not why it was to.
         reasons = (
             event.data.get("reason")
-            for event in self.history()
+            for event in reversed(self.history())
             if event.type in {RunEvent.CANCELLED, EventType.CANCELLED} and not event.worker_id
         )
         return next((str(reason) for reason in reasons if reason), None)
