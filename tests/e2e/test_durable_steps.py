@@ -2,6 +2,7 @@
 
 import sqlite3
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -9,6 +10,7 @@ import pytest
 
 from penstock import App, AsyncTaskHandle, ExecutionNotFound, TaskHandle, WaitTimeout
 from penstock.engine.requests import Request
+from penstock.engine.why import explain
 from penstock.model.ids import new_id
 from tests.e2e.flows import PATIENCE, work
 
@@ -161,3 +163,33 @@ def test_a_task_gets_the_results_of_the_run_that_it_started(flows: App) -> None:
         assert one.result(timeout=PATIENCE) == ["page 0", "page 0", "page 1"]
         assert other.result(timeout=PATIENCE) == {"render": ["page 0"]}
     assert len(flows.find_runs(workflow=child)) == 3
+
+
+def test_why_says_what_a_task_waits_for_without_a_worker(flows: App) -> None:
+    slow = flows.workflow("slow")
+
+    @slow.task
+    def step(handle: TaskHandle) -> object:
+        return handle.wait_for(signal="go")
+
+    @flows.task
+    def parent(handle: TaskHandle) -> object:
+        return handle.run(slow)
+
+    @flows.task
+    def publish(handle: TaskHandle) -> object:
+        return handle.wait_for(signal="approved", timeout="1h")
+
+    waits = [publish.enqueue().id, parent.enqueue().id]
+    work(flows)
+    told = []
+    for execution_id in waits:
+        facts = flows.store.explain_waiting(execution_id)
+        assert facts is not None
+        (reason,) = explain(facts, lease=timedelta(seconds=15))
+        told.append(reason)
+    assert [reason.code for reason in told] == ["signal", "child"]
+    assert "'approved'" in told[0].sentence
+    assert "until" in told[0].sentence
+    (child,) = flows.find_runs(workflow=slow)
+    assert child.id in told[1].sentence

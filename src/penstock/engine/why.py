@@ -12,6 +12,7 @@ from penstock.engine.endings import why_ended
 from penstock.engine.handing_out import why_nobody_takes_it, why_not_handed_out
 from penstock.engine.reasons import Code, Reason
 from penstock.engine.telling import count, error_line, moment, span
+from penstock.engine.why_awaits import why_it_awaits
 from penstock.engine.why_runs import why_task_waits, why_task_was_skipped
 from penstock.model.events import EventType
 from penstock.model.payloads import decode
@@ -29,11 +30,8 @@ def explain(facts: Waiting, *, lease: timedelta) -> list[Reason]:
     """
     state = facts.state
     match state:
-        case State.SCHEDULED:
-            return [_why_scheduled(facts), *why_nobody_takes_it(facts, lease)]
-        case State.WAITING:
-            because = why_task_waits(facts, facts.run) if facts.run else _why_waiting(facts)
-            return [because, *why_nobody_takes_it(facts, lease)]
+        case State.SCHEDULED | State.WAITING:
+            return _why_not_ready(facts, lease)
         case State.READY:
             return list(why_not_handed_out(facts, lease))
         case State.RUNNING:
@@ -44,6 +42,16 @@ def explain(facts: Waiting, *, lease: timedelta) -> list[Reason]:
             return [why_ended(facts)]
         case _:
             assert_never(state)
+
+
+def _why_not_ready(facts: Waiting, lease: timedelta) -> list[Reason]:
+    if (awaits := facts.snapshot.awaits) is not None:
+        return [why_it_awaits(facts, awaits)]
+    if facts.state is State.SCHEDULED:
+        because = _why_scheduled(facts)
+    else:
+        because = why_task_waits(facts, facts.run) if facts.run else _why_waiting(facts)
+    return [because, *why_nobody_takes_it(facts, lease)]
 
 
 def in_state_since(facts: Waiting) -> datetime:

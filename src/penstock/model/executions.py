@@ -98,6 +98,7 @@ class Snapshot:
     claimed_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
+    awaits: str | None = None  # what it waits for without a worker: a signal, a run, its elements
 
 
 class Recovered(NamedTuple):
@@ -140,3 +141,4 @@ SignalAnswer = Literal["told", "already", "finished", "unknown"]
 CancelAnswer = Literal["cancelled", "requested", "finished", "unknown"]
 Whereabouts = Literal["settled", "open", "undone", "lost"]
 RerunAnswer = Literal["rerun", "live", "unknown"]
+DismissAnswer = Literal["dismissed", "kept", "part", "unknown"]

@@ -66,6 +66,7 @@ def decode_snapshot(row: Sequence[Any], moment: Callable[[Any], datetime] = _as_
         claimed_at=at(24),
         started_at=at(25),
         finished_at=at(26),
+        awaits=row[27],
     )
 
 

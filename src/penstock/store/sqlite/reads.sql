@@ -1,14 +1,14 @@
 -- name: get
 SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
        crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
-       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at, awaits
 FROM task_executions
 WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: find
 SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
        crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
-       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at, awaits
 FROM task_executions
 WHERE id < :before
   AND (:task IS NULL OR task = :task)
@@ -22,7 +22,7 @@ LIMIT :limit;
 -- The dead-letter list has an index of its own: it must not be looked for among the millions.
 SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
        crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
-       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at, awaits
 FROM task_executions INDEXED BY task_executions_failed
 WHERE state = 'failed' AND id < :before
   AND (:task IS NULL OR task = :task)
