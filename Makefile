@@ -11,10 +11,11 @@ DATABASE ?= both
 VENV     := .venv
 PY       := $(VENV)/bin/python
 READY    := $(VENV)/.ready
+DOCS     := $(VENV)/.ready-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench matrix mutants soak clean
+.PHONY: help demo test check bench docs matrix mutants picture soak clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +37,13 @@ check: $(READY) ## Lint, check the format, the types and the layers
 
 bench: $(READY) ## Measure (ARGS goes to the benchmarks)
 	@$(PY) -m benchmarks $(ARGS)
+
+docs: $(DOCS) ## Build the documentation into build/site; any warning stops it
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+	@echo "The start page is build/site/index.html; for the search: $(PY) -m http.server -d build/site"
+
+picture: $(READY) ## Record the demo anew, as docs/assets/demo.svg
+	@$(PY) docs/site/picture.py docs/assets/demo.svg
 
 matrix: $(READY) ## Run the matrix of faults and write its table (ARGS goes to pytest)
 	@$(PY) -m tests.faults $(ARGS)
@@ -70,3 +78,8 @@ $(READY): pyproject.toml
 	@"$(PY)" -m pip install --quiet --disable-pip-version-check 'hatchling>=1.27'
 	@"$(PY)" -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[dev]'
 	@pwd -P > $@
+
+$(DOCS): $(READY)
+	@echo "Adding what builds the documentation to $(VENV) (once) ..."
+	@"$(PY)" -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[docs]'
+	@touch $@

@@ -1,52 +1,217 @@
-"""`make bench`: our engine on both databases, medians of interleaved rounds."""
+"""`make bench`: our engine and its peers in one run on one machine, in interleaved rounds.
+
+`make bench ARGS=--quick` takes about five minutes with the same rows, scaled down.
+"""
 
 import argparse
-import statistics
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import assert_never
 
-from benchmarks.rows import ROWS, Measured, app_on
+from benchmarks import servers
+from benchmarks.chart import as_svg
+from benchmarks.costs import idle_memory, idle_statements
+from benchmarks.depth import deep_benches, hold_a_transaction, take_first
+from benchmarks.driving import Bench, PlayerFailed
+from benchmarks.figures import Measured, Results
+from benchmarks.installing import Installed, Missing, install
+from benchmarks.records import NotOnce
+from benchmarks.report import as_json, as_markdown, describe_machine, write_into, write_json
+from benchmarks.rows import ROWS
+from benchmarks.sizes import FULL, QUICK, Sizes
+from benchmarks.systems import SYSTEMS, System
 from tests.support.postgres import installed_programs, temporary_cluster
+from tests.support.servers import Server
+
+ROOT = Path(__file__).parent.parent
+EXPLANATION = ROOT / "docs" / "explanation"
+UNPUBLISHED = ROOT / "build" / "benchmarks"
+
+
+@dataclass
+class Run:
+    """Everything that the rows of one run share."""
+
+    sizes: Sizes
+    postgres: str
+    redis: str | Missing
+    place: Path
+    begun: float = field(default_factory=time.monotonic)
+    results: Results = field(default_factory=Results)
+    missing: dict[str, str] = field(default_factory=dict)
+    installed: dict[str, Installed] = field(default_factory=dict)
+    made: int = 0
+
+    def say(self, what: str) -> None:
+        minutes, seconds = divmod(int(time.monotonic() - self.begun), 60)
+        print(f"{minutes:3d}:{seconds:02d}  {what}", flush=True)
+
+    def gather(self, systems: list[System]) -> list[System]:
+        """Install what is not there yet; return who takes part, and note who does not."""
+        for system in systems:
+            if system.needs is None:
+                continue
+            found = install(system.needs)
+            if system.kind == "redis" and isinstance(self.redis, Missing):
+                found = self.redis
+            if isinstance(found, Missing):
+                self.missing[system.name] = found.because
+                self.say(f"without {system.title}: {found.because}")
+            else:
+                self.installed[system.name] = found
+        return [system for system in systems if system.name not in self.missing]
+
+    def bench(self, system: System, *, server: str | None = None) -> Bench:
+        """Return the system on a new database."""
+        self.made += 1
+        url = self._new_place(system, server or self.postgres)
+        bench = Bench(system, url, self.place, self.installed.get(system.name))
+        bench.setup()
+        return bench
+
+    def _new_place(self, system: System, server: str) -> str:
+        match system.kind:
+            case "postgres":
+                return servers.new_database(server, f"bench_{self.made}")
+            case "sqlite":
+                path = self.place / f"bench_{self.made}.db"
+                return f"sqlite:///{path}" if system.ours else str(path)
+            case "redis":
+                assert not isinstance(self.redis, Missing)
+                return self.redis
+            case other:
+                assert_never(other)
+
+    def measure(self, what: str, system: System, act: Callable[[], Measured]) -> None:
+        """Add what `act` finds; what goes wrong is reported, and the run goes on."""
+        try:
+            measured = act()
+        except (PlayerFailed, NotOnce) as error:
+            self.results.failures.append(f"{what}: {error}")
+            self.say(f"{what}: {error}")
+            return
+        self.results.add(system.name, measured)
+        told = ", ".join(f"{key} {value:,.4g}" for key, value in measured.items())
+        self.say(f"{system.title}: {told}")
+
+
+def beside_each_other(run: Run, systems: list[System]) -> None:
+    for number in range(run.sizes.rounds):
+        # Who goes first changes from round to round.
+        turn = number % len(systems)
+        order = systems[turn:] + systems[:turn]
+        benches = {system.name: run.bench(system) for system in order}
+        for row in ROWS:
+            for system in order:
+                if row.needs in system.does:
+                    bench = benches[system.name]
+                    run.measure(
+                        f"{row.measure.__name__} of {system.title}",
+                        system,
+                        lambda row=row, bench=bench: row.measure(bench, run.sizes),  # type: ignore[misc]
+                    )
+        for bench in benches.values():
+            if bench.system.kind == "postgres":
+                servers.drop_database(run.postgres, bench.url.rpartition("/")[2])
+        run.say(f"round {number + 1} of {run.sizes.rounds} done")
+
+
+def idle(run: Run, systems: list[System]) -> None:
+    """Memory and statements of workers that have nothing to do."""
+    programs = installed_programs()
+    with ExitStack() as stack:
+        server = None
+        if programs is not None:
+            # Its log is read, and turning that on takes a restart: so not the common server.
+            server = Server(stack.enter_context(temporary_cluster(programs)))
+            server.log_statements()
+        for system in systems:
+            if "latency" not in system.does:
+                continue
+            if server is not None and "idle" in system.does and system.kind == "postgres":
+                bench = run.bench(system, server=server.url)
+                run.measure(
+                    f"idle statements of {system.title}",
+                    system,
+                    lambda bench=bench: idle_statements(bench, server, run.sizes),  # type: ignore[misc]
+                )
+            bench = run.bench(system)
+            run.measure(
+                f"memory of {system.title}",
+                system,
+                lambda bench=bench: idle_memory(bench),  # type: ignore[misc]
+            )
+
+
+def at_depth(run: Run, systems: list[System]) -> None:
+    for system in systems:
+        if not (system.ours and "one" in system.does):
+            continue
+        benches = deep_benches(lambda _, system=system: run.bench(system), run.sizes)  # type: ignore[misc]
+        run.say(f"{system.title}: {run.sizes.deep:,} ready, finished, scheduled are there")
+        for _ in range(run.sizes.rounds):
+            run.measure(
+                f"depth of {system.title}",
+                system,
+                lambda benches=benches: take_first(benches, run.sizes),  # type: ignore[misc]
+            )
+        if system.kind == "postgres":
+            for bench in benches.values():
+                servers.drop_database(run.postgres, bench.url.rpartition("/")[2])
+            for _ in range(run.sizes.rounds):
+                bench = run.bench(system)
+                run.measure(
+                    f"held transaction of {system.title}",
+                    system,
+                    lambda bench=bench: hold_a_transaction(bench, run.sizes),  # type: ignore[misc]
+                )
+
+
+PARTS = {"beside": beside_each_other, "idle": idle, "depth": at_depth}
 
 
 @contextmanager
-def databases() -> Iterator[dict[str, str]]:
-    """A SQLite file, and a PostgreSQL cluster where its wheel is installed."""
-    with tempfile.TemporaryDirectory() as place:
-        urls = {"SQLite": f"sqlite:///{Path(place) / 'bench.db'}"}
-        programs = installed_programs()
-        if programs is None:
-            yield urls
-            return
-        with temporary_cluster(programs) as url:
-            yield {**urls, "PostgreSQL": url}
+def prepared(sizes: Sizes) -> Iterator[Run]:
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
+        postgres = stack.enter_context(servers.postgres())
+        redis = stack.enter_context(servers.redis(place / "redis"))
+        yield Run(sizes, postgres, redis, place)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="rounds to take medians of")
-    rounds = parser.parse_args().rounds
-    measured: dict[tuple[str, str], list[Measured]] = {}
-    with databases() as urls:
-        for number in range(1, rounds + 1):
-            for database, url in urls.items():
-                app = app_on(url, f"bench_{number}")
-                for row in ROWS:
-                    result = row(app)
-                    measured.setdefault((result.row, database), []).append(result)
-                app.close()
-            print(f"round {number} of {rounds} done", flush=True)
-    print(f"\n{'':34}" + "".join(f"{database:>16}" for database in urls))
-    for row_name in dict.fromkeys(row for row, _ in measured):
-        figures = (_median(measured[row_name, database]) for database in urls)
-        print(f"{row_name:34}" + "".join(f"{figure:>16}" for figure in figures))
-
-
-def _median(results: list[Measured]) -> str:
-    value = statistics.median(result.value for result in results)
-    return f"{value:,.0f}{results[0].unit}" if value >= 100 else f"{value:.2f}{results[0].unit}"
+    parser.add_argument("--quick", action="store_true", help="small sizes, one round")
+    parser.add_argument(
+        "--systems", metavar="NAME,…", help=f"only these: {', '.join(one.name for one in SYSTEMS)}"
+    )
+    parser.add_argument("--parts", metavar="NAME,…", help=f"only these: {', '.join(PARTS)}")
+    parser.add_argument(
+        "--publish", action="store_true", help="write the figures into docs/explanation too"
+    )
+    chosen = parser.parse_args()
+    names = set(chosen.systems.split(",")) if chosen.systems else {one.name for one in SYSTEMS}
+    parts = chosen.parts.split(",") if chosen.parts else list(PARTS)
+    sizes = QUICK if chosen.quick else FULL
+    with prepared(sizes) as run:
+        machine = describe_machine(run.postgres)
+        systems = run.gather([one for one in SYSTEMS if one.name in names])
+        for part in parts:
+            PARTS[part](run, systems)
+    page = list(as_markdown(run.results, machine, run.missing))
+    print("\n" + "\n".join(page))
+    found = as_json(run.results, machine, run.missing, "quick" if chosen.quick else "full")
+    UNPUBLISHED.mkdir(parents=True, exist_ok=True)
+    for directory in [UNPUBLISHED, EXPLANATION] if chosen.publish else [UNPUBLISHED]:
+        write_json(directory / "performance.json", found)
+        (directory / "performance.svg").write_text(as_svg(run.results), encoding="utf-8")
+    if chosen.publish:
+        write_into(EXPLANATION / "performance.md", page)
+    run.say(f"performance.json and performance.svg are in {UNPUBLISHED.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

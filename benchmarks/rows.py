@@ -1,114 +1,121 @@
-"""What is measured. Every row verifies that each task ran, once, and that nothing is left."""
+"""The rows in which systems stand beside each other.
 
-import statistics
+Every row verifies that each task ran, once, and that nothing is left.
+"""
+
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import quantiles
 
-from penstock import App
+from benchmarks.costs import Meter
+from benchmarks.driving import Bench
+from benchmarks.figures import Measured
+from benchmarks.records import steady_rate
+from benchmarks.sizes import Sizes
 
-noted: list[float] = []  # when handlers began, for the row that measures latency
-
-
-def app_on(url: str, schema: str) -> App:
-    app = App(url, schema=schema, migrate=True)
-    registered(app)
-    return app
-
-
-def registered(app: App) -> None:
-    @app.task
-    async def on_the_loop(n: int) -> int:
-        return n
-
-    @app.task
-    def on_a_thread(n: int) -> int:
-        return n
-
-    @app.task
-    async def note_start() -> None:
-        noted.append(time.perf_counter())
+IN_A_RUN = 5
+IN_A_FAN = 102
+SETTLING_IN = 2.0  # seconds after which a worker that has nothing to do is idle
 
 
 @dataclass(frozen=True)
-class Measured:
-    row: str
-    value: float
-    unit: str
+class Row:
+    needs: str  # what a system must be able to do
+    measure: Callable[[Bench, Sizes], Measured]
 
 
-def enqueue_one(app: App) -> Measured:
+def enqueue_one(bench: Bench, sizes: Sizes) -> Measured:
     """Each in a transaction of its own."""
-    count = 500
-    begun = time.perf_counter()
-    for n in range(count):
-        app.enqueue("on_the_loop", {"n": n})
-    rate = count / (time.perf_counter() - begun)
-    _drain(app)
-    return Measured("enqueue one", rate, "/s")
+    numbers = bench.numbers(sizes.one)
+    seconds = bench.ask("one", numbers)["seconds"]
+    _work_off(bench, numbers)
+    return {"enqueue one": len(numbers) / seconds}
 
 
-def enqueue_bulk(app: App) -> Measured:
-    """Ten thousand in one transaction."""
-    count = 10_000
-    task = app.tasks["on_the_loop"]
-    begun = time.perf_counter()
-    app.enqueue_many(task.request(n) for n in range(count))
-    rate = count / (time.perf_counter() - begun)
-    _drain(app)
-    return Measured("enqueue 10,000 at once", rate, "/s")
+def enqueue_bulk(bench: Bench, sizes: Sizes) -> Measured:
+    """As many as there are, in one call."""
+    numbers = bench.numbers(sizes.paced(sizes.bulk, max(bench.system.pace, 0.1)))
+    seconds = bench.ask("bulk", numbers)["seconds"]
+    _work_off(bench, numbers)
+    return {"enqueue bulk": len(numbers) / seconds}
 
 
-def drain_on_the_loop(app: App) -> Measured:
-    return _drain_rate(app, "on_the_loop", "drain, async def, one process")
+def drain_with_one(bench: Bench, sizes: Sizes) -> Measured:
+    numbers = _fill(bench, sizes.paced(sizes.drain, bench.system.pace))
+    meter = Meter(bench)
+    meter.begin()
+    rate = _drain(bench, numbers, processes=1)
+    return {"drain 1": rate, **meter.per_task(len(numbers))}
 
 
-def drain_on_threads(app: App) -> Measured:
-    return _drain_rate(app, "on_a_thread", "drain, def, one process")
+def drain_with_two(bench: Bench, sizes: Sizes) -> Measured:
+    numbers = _fill(bench, sizes.paced(round(1.5 * sizes.drain), bench.system.pace))
+    return {"drain 2": _drain(bench, numbers, processes=2)}
 
 
-def idle_latency(app: App) -> Measured:
-    """From the commit to the handler's start, inside one process."""
-    noted.clear()
-    committed = []
-    with app.worker():
-        for _ in range(100):
-            app.enqueue("note_start")
-            committed.append(time.perf_counter())
-            time.sleep(0.02)
-    if len(noted) != len(committed):
-        raise NotAllRan(len(noted), len(committed))
-    delays = [start - commit for start, commit in zip(noted, committed, strict=True)]
-    return Measured("latency when idle, median", statistics.median(delays) * 1000, " ms")
+def idle_latency(bench: Bench, sizes: Sizes) -> Measured:
+    """From the commit in one process to the handler's start in another."""
+    numbers = bench.numbers(sizes.ticks)
+    with bench.workers() as crew:
+        time.sleep(SETTLING_IN)
+        committed = bench.ask("one", numbers, apart=sizes.apart)["committed"]
+        crew.wait_for(len(numbers))
+        crew.wait_until_settled()
+        begun = {one.number: one.at for one in crew.check(numbers)}
+    # The answer to a commit may be read after the task has begun.
+    waited = [
+        max(0.0, begun[number] - at / 1e9) * 1000
+        for number, at in zip(numbers, committed, strict=True)
+    ]
+    percentiles = quantiles(waited, n=100, method="inclusive")
+    return {f"latency p{which}": percentiles[which - 1] for which in (50, 95, 99)}
 
 
-ROWS: tuple[Callable[[App], Measured], ...] = (
-    enqueue_one,
-    enqueue_bulk,
-    drain_on_the_loop,
-    drain_on_threads,
-    idle_latency,
+def workflows(bench: Bench, sizes: Sizes) -> Measured:
+    """Runs of five steps, one after the other."""
+    return {"runs": _runs(bench, "runs", sizes.paced(sizes.runs, bench.system.pace), IN_A_RUN)}
+
+
+def fans(bench: Bench, sizes: Sizes) -> Measured:
+    """Runs of one task, then a hundred side by side, then one."""
+    count = max(4, round(sizes.fans * bench.system.pace))
+    return {"fans": _runs(bench, "fans", count, IN_A_FAN)}
+
+
+ROWS: tuple[Row, ...] = (
+    Row("one", enqueue_one),
+    Row("bulk", enqueue_bulk),
+    Row("drain", drain_with_one),
+    Row("drain", drain_with_two),
+    Row("latency", idle_latency),
+    Row("runs", workflows),
+    Row("fans", fans),
 )
 
 
-class NotAllRan(Exception):
-    """A benchmark that lost or repeated work measures nothing."""
-
-    def __init__(self, ran: int, wanted: int) -> None:
-        super().__init__(f"{ran} tasks ran where {wanted} were enqueued")
-
-
-def _drain_rate(app: App, name: str, row: str) -> Measured:
-    count = 20_000
-    before = app.counts()["completed"]
-    app.enqueue_many(app.tasks[name].request(n) for n in range(count))
-    seconds = _drain(app)
-    if (ran := app.counts()["completed"] - before) != count:
-        raise NotAllRan(ran, count)
-    return Measured(row, count / seconds, "/s")
+def _fill(bench: Bench, count: int) -> range:
+    numbers = bench.numbers(count)
+    bench.ask("bulk" if "bulk" in bench.system.does or bench.system.ours else "one", numbers)
+    return numbers
 
 
-def _drain(app: App) -> float:
-    begun = time.perf_counter()
-    app.run_worker(until_idle=True)
-    return time.perf_counter() - begun
+def _drain(bench: Bench, numbers: range, *, processes: int) -> float:
+    with bench.workers(processes) as crew:
+        crew.wait_for(len(numbers))
+        ended = crew.wait_until_settled()
+        return steady_rate(crew.check(numbers), ended)
+
+
+def _work_off(bench: Bench, numbers: range) -> None:
+    _drain(bench, numbers, processes=1)
+
+
+def _runs(bench: Bench, action: str, count: int, tasks: int) -> float:
+    numbers = bench.numbers(count)
+    bench.ask(action, numbers)
+    with bench.workers() as crew:
+        crew.wait_for(count * tasks)
+        ended = crew.wait_until_settled()
+        begun = crew.check(range(numbers.start * tasks, numbers.stop * tasks))
+    return count / (ended - begun[0].at)

@@ -77,7 +77,7 @@ def power_cut() -> None:
 
 def start_worker() -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "penstock", "worker", "payment:app"]
-    return subprocess.Popen(command, cwd=Path(__file__).parent)  # noqa: S603 - our own words
+    return subprocess.Popen(command, cwd=Path(__file__).parent)
 
 
 def main() -> None:

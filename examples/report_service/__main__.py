@@ -46,7 +46,7 @@ def prepare() -> None:
 def running(*arguments: str) -> Iterator[None]:
     """Run a Python program beside this one, until the block ends."""
     command = [sys.executable, "-m", *arguments]
-    with subprocess.Popen(command, cwd=HERE) as process:  # noqa: S603 - our own words
+    with subprocess.Popen(command, cwd=HERE) as process:
         try:
             yield
         finally:

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, ParamSpec, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, Unpack, overload
 from uuid import UUID
 
 from penstock.engine.background import BackgroundWorker
@@ -31,7 +31,6 @@ from penstock.engine.retention import Retention
 from penstock.engine.runs import Code, Run, RunStateName, checked_run_state
 from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.tasks import Task
-from penstock.engine.worker import Worker
 from penstock.engine.workflow_tasks import PartOfWorkflow, WorkflowTask
 from penstock.engine.workflows import Workflow
 from penstock.errors import ExecutionNotFound, PenstockError, SchemaBehind, SchemaMissing
@@ -45,6 +44,9 @@ from penstock.running import WorkerChoices, run_in_foreground, worker_options
 from penstock.settings import Settings, load_settings
 from penstock.store.contract import Store
 from penstock.store.opening import open_store
+
+if TYPE_CHECKING:
+    from penstock.engine.worker import Worker
 
 P = ParamSpec("P")
 
@@ -414,8 +416,11 @@ class App(Rebindable):
 
     def _made_worker(
         self, choices: WorkerChoices, loop: asyncio.AbstractEventLoop | None
-    ) -> Worker:
+    ) -> "Worker":
         self.import_included()
+        # Only here: whoever just enqueues need not wait for all that a worker is made of.
+        from penstock.engine.worker import Worker  # noqa: PLC0415
+
         options = worker_options(self.settings.worker, choices)
         retention = Retention(
             executions=timedelta(days=self.settings.cleanup.completed_after_days),

@@ -6,12 +6,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from penstock.engine.requests import InvalidOption, checked_name
-from penstock.engine.worker import Worker, WorkerOptions
 from penstock.model.durations import Duration, parse_duration
 from penstock.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from penstock.engine.worker import Worker, WorkerOptions
 
 _DURATIONS = ("heartbeat", "lease", "grace", "poll")
 
@@ -27,10 +29,13 @@ class WorkerChoices(TypedDict, total=False):
     poll: Duration
     same_host: bool
     owns_process: bool
+    metrics: str
 
 
-def worker_options(settings: WorkerSettings, choices: WorkerChoices) -> WorkerOptions:
+def worker_options(settings: WorkerSettings, choices: WorkerChoices) -> "WorkerOptions":
     """Combine the settings with what was chosen for one worker; refuse what cannot be."""
+    from penstock.engine.worker import WorkerOptions  # noqa: PLC0415 - only workers need it
+
     chosen: dict[str, Any] = {
         "slots": settings.slots,
         "queues": settings.queues,
@@ -68,7 +73,7 @@ def worker_options(settings: WorkerSettings, choices: WorkerChoices) -> WorkerOp
     return WorkerOptions(**chosen)
 
 
-def run_in_foreground(worker: Worker, *, until_idle: bool) -> None:
+def run_in_foreground(worker: "Worker", *, until_idle: bool) -> None:
     """Work until a signal says stop, or until nothing is due."""
     stop, hurry = threading.Event(), threading.Event()
     with _signals(stop, hurry):
@@ -83,7 +88,7 @@ def run_in_foreground(worker: Worker, *, until_idle: bool) -> None:
         worker.stop(hurry=hurry)
 
 
-def _wait_until_idle(worker: Worker, stop: threading.Event) -> None:
+def _wait_until_idle(worker: "Worker", stop: threading.Event) -> None:
     worker.wait_until_idle()
     stop.set()
 

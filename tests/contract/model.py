@@ -29,6 +29,8 @@ from penstock.model.outcomes import (
     Outcome,
     Released,
     RetryScheduled,
+    Suspended,
+    SuspendedFor,
 )
 from penstock.model.states import FINAL, State, SubState, next_state
 from penstock.model.workers import Beat
@@ -64,6 +66,8 @@ class Execution:
     result: str | None = None
     error: str | None = None
     progress: str | None = None
+    writes: str | None = None
+    awaits: str | None = None
     claimed_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -222,10 +226,13 @@ class Model:
             if not one.live:
                 answers[one.id] = "finished"
             elif one.state is State.RUNNING:
+                if not one.cancel_requested:
+                    self._tell(one, EventType.CANCEL_REQUESTED)
                 one.cancel_requested = True
                 answers[one.id] = "requested"
             else:
                 self._tell(one, EventType.CANCELLED)
+                one.awaits = None
                 one.finished_at = self._now()
                 serials.add(one.serial)
                 answers[one.id] = "cancelled"
@@ -274,6 +281,7 @@ class Model:
         if event is EventType.MARKED_READY:
             self._seq += 1
             one.seq = self._seq
+            one.awaits = None
 
     def _held(self, lease: Lease) -> Execution | None:
         one = self.executions.get(lease.execution_id)
@@ -320,19 +328,23 @@ class Model:
             line = [one for one in self.executions.values() if one.live and one.serial == serial]
             heads += sorted(line, key=lambda one: one.serial_place)[:1]
         for head in sorted(heads, key=lambda one: one.id):
-            if head.state is State.WAITING:
+            if head.state is State.WAITING and head.awaits is None:
                 self._release(head)
 
     def _end(self, one: Execution, outcome: Outcome) -> None:
-        gives_back = isinstance(outcome, Released | DeferredFor)
+        gives_back = isinstance(outcome, Released | DeferredFor | Suspended | SuspendedFor)
         event = EVENT_OF[type(outcome)]
         if one.cancel_requested and not isinstance(outcome, Completed):
             event = EventType.CANCELLED
         one.attempt -= gives_back
         one.retries += isinstance(outcome, RetryScheduled)
         one.suspect = one.suspect and gives_back
+        if event is not EventType.CANCELLED and isinstance(outcome, Suspended | SuspendedFor):
+            one.awaits = outcome.awaits
         if isinstance(outcome, RetryScheduled | DeferredFor):
             one.run_at = self._now() + outcome.delay
+        if isinstance(outcome, SuspendedFor):
+            one.run_at = self._now() + outcome.timeout
         if isinstance(outcome, Failed | RetryScheduled):
             one.error = outcome.error
         one.result = outcome.result if isinstance(outcome, Completed) else None

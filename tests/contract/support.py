@@ -16,6 +16,9 @@ from penstock.model.outcomes import (
     Outcome,
     Released,
     RetryScheduled,
+    Suspended,
+    SuspendedFor,
+    signal_named,
 )
 from penstock.model.states import State
 from penstock.model.workers import Beat, WorkerInfo
@@ -36,6 +39,10 @@ ENDINGS: dict[str, Callable[[Lease], Outcome]] = {
     "failed": lambda lease: Failed(lease=lease, error=BOOM),
     "retry": lambda lease: RetryScheduled(lease=lease, error=BOOM, delay=MINUTE),
     "deferred_for": lambda lease: DeferredFor(lease=lease, delay=MINUTE, reason="not yet"),
+    "suspended": lambda lease: Suspended(lease=lease, awaits=signal_named("go")),
+    "suspended_for": lambda lease: SuspendedFor(
+        lease=lease, awaits=signal_named("go"), timeout=MINUTE
+    ),
     "released": lambda lease: Released(lease=lease, reason="shutdown"),
     "cancelled": lambda lease: Cancelled(lease=lease, reason="asked to stop"),
 }

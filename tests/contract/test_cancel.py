@@ -7,6 +7,7 @@ from penstock.testing.clock import ManualClock
 from tests.contract.databases import Database, count
 from tests.contract.support import (
     MINUTE,
+    WORKER,
     claim,
     drain,
     enqueue,
@@ -68,6 +69,19 @@ def test_a_running_task_is_asked_to_stop(store: Store) -> None:
     assert (stored.state, stored.cancel_requested) == (State.RUNNING, True)
     assert stored.fence == claimed.lease.fence
     assert store.start([claimed.lease]) == []
+
+
+def test_why_a_running_task_was_asked_to_stop_is_in_its_history(store: Store) -> None:
+    claimed = run_one(store)
+
+    store.cancel([claimed.lease.execution_id], reason="no longer wanted")
+    store.cancel([claimed.lease.execution_id], reason="asked again")
+    store.settle([finish(claimed, "failed")])
+
+    *_, asked, ended = store.history(claimed.lease.execution_id)
+    assert (asked.type, asked.worker_id) == ("task.cancel_requested", None)
+    assert asked.data == {"reason": "no longer wanted"}
+    assert (ended.type, ended.worker_id) == ("task.cancelled", WORKER)
 
 
 def test_asking_again_is_answered_the_same(store: Store) -> None:

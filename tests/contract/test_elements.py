@@ -264,3 +264,30 @@ def test_ten_thousand_elements_come_together(store: Store) -> None:
     assert json.loads(gather.args)["all"] == [2 * n for n in range(MOST_ELEMENTS)]
     assert states(store, run_id)[1] is C
     assert time.perf_counter() - begun < 60
+
+
+def test_a_list_that_waits_for_its_elements_is_cancelled_with_them(store: Store) -> None:
+    run_id = begin(store, fan(GATHER), "[1,2,3]")
+    (first,) = claim_all(store, limit=1)
+    assert store.cancel([task_at(run_id, 1)]) == ["requested"]
+    store.settle([finish(first, "cancelled")])
+    store.propagate()
+    assert element_states(store, run_id) == [State.CANCELLED] * 3
+    assert states(store, run_id) == [C, State.CANCELLED, State.SKIPPED]
+    assert run_of(store, run_id).state is RunState.CANCELLED
+
+
+def test_a_shorter_list_in_the_next_life_skips_what_it_does_not_need(store: Store) -> None:
+    run_id = begin(store, fan(GATHER), "[1,2,3]")
+    store.settle([doubled(one) for one in claim_all(store)])
+    (gather,) = claim_all(store)
+    store.settle([completed(gather)])
+    assert store.rerun([task_at(run_id, 0), task_at(run_id, 1)]) == ["rerun", "rerun"]
+    (first,) = claim_all(store)
+    store.settle([completed(first, "[7]")])
+    (again,) = claim_all(store)
+    assert json.loads(again.args)["item"] == 7
+    store.settle([doubled(again)])
+    (gather,) = claim_all(store)
+    assert json.loads(gather.args) == {"all": [14]}
+    assert element_states(store, run_id) == [C, State.SKIPPED, State.SKIPPED]

@@ -9,6 +9,7 @@ from penstock.model.follow_ups import FollowUp, encode_follow_ups
 from penstock.model.rules import ContextValue, Dependencies, Either, TaskEnded
 from penstock.model.runs import RunState
 from penstock.model.states import State
+from penstock.model.verifying import findings_in
 from penstock.store.contract import Store
 from penstock.testing.clock import ManualClock
 from tests.contract.flows import (
@@ -363,8 +364,32 @@ def test_cancelling_ends_what_has_not_begun_and_asks_the_rest(store: Store) -> N
     assert store.cancel_requests(WORKER) == [running.lease.execution_id]
     store.settle([finish(running, "failed")])
     assert run_of(store, run_id).state is RunState.CANCELLED
-    assert types(store.history(run_id))[-1] == "workflow.cancelled"
+    ended = store.history(run_id)[-1]
+    assert (ended.type, ended.data) == ("workflow.cancelled", {"reason": "not needed"})
     assert store.cancel_run(run_id) == "finished"
+
+
+def test_why_a_run_was_cancelled_is_told_of_each_time(store: Store) -> None:
+    worker(store)
+    run_id = start(store, chain(1))
+    reasons = ["too early", None, "too late"]
+    for reason in reasons:
+        assert store.cancel_run(run_id, reason=reason) == "done"
+        assert store.rerun_run(run_id) == "done"
+    told = [one for one in store.history(run_id) if one.type.startswith("workflow.cancel")]
+    assert [one.type for one in told] == ["workflow.cancel_requested", "workflow.cancelled"] * 3
+    assert [one.data.get("reason") for one in told] == [one for one in reasons for _ in range(2)]
+
+
+def test_why_a_paused_run_was_cancelled_is_in_its_history(store: Store) -> None:
+    worker(store)
+    run_id = start(store, chain(2))
+    (running,) = claim_all(store)
+    store.pause_run(run_id)
+    store.cancel_run(run_id, reason="not needed")
+    store.settle([finish(running, "cancelled")])
+    assert store.history(run_id)[-1].data == {"reason": "not needed"}
+    assert findings_in(store.examine()) == []
 
 
 def test_a_run_over_its_time_fails(store: Store, clock: ManualClock) -> None:

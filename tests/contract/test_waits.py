@@ -297,3 +297,15 @@ def test_a_child_of_a_task_in_a_run_lets_the_run_go_on(store: Store) -> None:
     assert run_of(store, child).state is RunState.COMPLETED
     assert [place(one) for one in claim_all(store)] == []
     assert enqueue(store)
+
+
+def test_a_suspended_head_keeps_its_serial_waiting(store: Store) -> None:
+    head = run_one(store, serial="line")
+    store.settle([replace(suspended(head), serial=head.serial)])
+    behind = enqueue(store, serial="line")
+    assert claim(store) == []
+    store.signal(head.lease.execution_id, "approved", "1")
+    (again,) = claim(store)
+    assert again.lease.execution_id == head.lease.execution_id
+    store.settle([finish(again)])
+    assert [one.lease.execution_id for one in claim(store)] == [behind]

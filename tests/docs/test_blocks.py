@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [
         ROOT / "README.md",
+        ROOT / "docs/index.md",
         *(ROOT / "docs/tutorials").glob("*.md"),
         *(ROOT / "docs/how-to").glob("*.md"),
         *(ROOT / "docs/explanation").glob("*.md"),

@@ -94,7 +94,7 @@ def test_a_deferral_ends_at_once(make_app: MakeApp, colour: str) -> None:
         wait_until(lambda: execution.refresh().sub_state == "deferred")
         assert cancel_and_wait(execution) < SOON
 
-    assert kinds(execution)[-2:] == ["deferred", "cancelled"]
+    assert kinds(execution)[-3:] == ["deferred", "cancel_requested", "cancelled"]
 
 
 def test_several_requests_in_a_row_all_arrive_soon(make_app: MakeApp) -> None:

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 
+import psycopg
 import pytest
 
 import penstock
@@ -164,6 +165,38 @@ def test_an_open_app_can_migrate_too() -> None:
     app.counts()
     assert app.migrate() == []
     app.close()
+
+
+@pytest.mark.timeout(10)  # it would wait half a minute for the lock that its own caller holds
+@pytest.mark.parametrize("tables", ["missing", "there"])
+def test_an_app_that_migrates_may_be_used_first_inside_the_callers_transaction(tables: str) -> None:
+    if tables == "there":
+        App("sqlite:///orders.db").migrate()
+    app = App("sqlite:///orders.db", migrate=True)
+    with closing(sqlite3.connect("orders.db")) as connection:
+        with connection:
+            connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+            connection.execute("INSERT INTO orders DEFAULT VALUES")
+            with app.using(connection=connection):
+                app.enqueue("send")
+        assert connection.execute("SELECT count(*) FROM orders").fetchone() == (1,)
+    assert app.counts()["ready"] == 1
+    app.close()
+
+
+def test_an_app_that_migrates_waits_for_nobody_where_the_tables_are_there(
+    postgres_url: str, postgres_schema: str
+) -> None:
+    app = App(postgres_url, schema=postgres_schema, migrate=True)
+    app.counts()
+    app.close()
+    with psycopg.connect(postgres_url) as connection:
+        # What another program holds that migrates.
+        lock = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+        connection.execute(lock, [postgres_schema])
+        again = App(postgres_url, schema=postgres_schema, migrate=True)
+        assert again.counts()["ready"] == 0
+        again.close()
 
 
 def test_postgres_has_tables_only_when_somebody_says_so(

@@ -22,7 +22,9 @@ WELL = Vitals(
     poll=30.0,
     out_of_reach=False,
     lease_lost=False,
+    beating_for=3600.0,
     stopping=False,
+    given_up=False,
 )
 
 
@@ -49,11 +51,29 @@ def asked(vitals: Vitals) -> tuple[int, int]:
         (WELL._replace(slots_free=0, since_poll=29.0), 200, 200),
         (WELL._replace(since_poll=30.0 + READY_FOR + 1), 200, 503),
         (WELL._replace(since_poll=30.0 + LIVE_FOR + 1), 503, 503),
-        (WELL._replace(out_of_reach=True, since_poll=3600.0), 200, 503),
+        (WELL._replace(out_of_reach=True), 200, 503),
+        (WELL._replace(out_of_reach=True, since_poll=3600.0, beating_for=0.0), 200, 503),
+        (WELL._replace(since_poll=3600.0, beating_for=0.0), 200, 503),
+        (WELL._replace(since_poll=3600.0, beating_for=LIVE_FOR - 1), 200, 503),
+        (WELL._replace(out_of_reach=True, since_poll=30.0 + LIVE_FOR + 1), 503, 503),
         (WELL._replace(lease_lost=True), 200, 503),
         (WELL._replace(stopping=True, since_poll=3600.0), 200, 503),
+        (WELL._replace(given_up=True, since_poll=1.0, beating_for=0.0), 503, 503),
     ],
-    ids=["well", "no room", "late", "stuck", "database away", "lease lost", "stopping"],
+    ids=[
+        "well",
+        "no room",
+        "late",
+        "stuck",
+        "a claim failed",
+        "database away",
+        "database hangs",
+        "database is back",
+        "only claims fail",
+        "lease lost",
+        "stopping",
+        "given up",
+    ],
 )
 def test_a_probe_answers_by_the_last_claim_that_was_answered(
     vitals: Vitals, live: int, ready: int

@@ -38,6 +38,8 @@ poll = "30s"
 [metrics]
 port = 0                           # none
 host = "127.0.0.1"
+[privacy]
+hidden = ["password", "secret", "token"]
 [execution_events]
 retention_days = 90
 [cleanup]

@@ -54,7 +54,8 @@ UNKNOWN_IN_FILE = [
     (
         "[x]",
         1,
-        "section 'x'. The sections are database, worker, execution_events, cleanup.",
+        "section 'x'. The sections are database, worker, metrics, privacy, execution_events, "
+        "cleanup.",
     ),
 ]
 

@@ -11,8 +11,9 @@ from typing import IO, Any
 import click
 
 from penstock import __version__
-from penstock.cli.acting import cancel, enqueue, pause, rerun, resume
+from penstock.cli.acting import cancel, dismiss, enqueue, pause, rerun, resume
 from penstock.cli.admin import admin
+from penstock.cli.bench import bench
 from penstock.cli.bulk import ChosenTwice, NobodyToAsk, NothingChosen
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
@@ -126,6 +127,7 @@ for _command in (
     graph,
     rerun,
     cancel,
+    dismiss,
     pause,
     resume,
     workers,
@@ -133,6 +135,7 @@ for _command in (
     metrics,
     doctor,
     verify_,
+    bench,
     admin,
 ):
     commands.add_command(_command)

@@ -22,8 +22,11 @@ from penstock.cli.targets import load_app
 from penstock.engine.requests import EnqueueOptions, InvalidOption, checked_name
 from penstock.errors import ExecutionNotFound, UnknownTask
 from penstock.model.durations import Duration
+from penstock.model.hiding import hide_in_execution
 from penstock.model.ids import parse_id
+from penstock.model.runs import FINAL_RUN, RunState
 from penstock.model.states import FINAL, LIVE, State
+from penstock.store.contract import Store
 
 
 class _Choices(TypedDict):
@@ -61,7 +64,12 @@ _RERUN = {
     "nothing": "a run without failures: nothing to rerun",
     "live": "has not ended yet: nothing to rerun",
 }
-_DONE = frozenset({"cancelled", "requested", "rerun", "run"})
+_DISMISSED = {
+    "dismissed": "dismissed: nothing of it is left",
+    "kept": "has not failed: nothing to dismiss",
+    "part": "is a task of a run: `penstock show` names it, and dismissing the run takes it along",
+}
+_DONE = frozenset({"cancelled", "requested", "rerun", "run", "dismissed"})
 
 
 @click.command
@@ -115,7 +123,9 @@ def _enqueue(
     with default_explained(app.settings):
         execution = app.enqueue(task, named, **asked)
         if as_json:
-            print_json(execution_shape(execution.refresh().snapshot))
+            hidden = app.settings.privacy.hidden
+            shown = hide_in_execution(execution.refresh().snapshot, hidden)
+            print_json(execution_shape(shown))
         elif execution.created:
             click.echo(f"{execution.id} {execution.state}")
         else:
@@ -124,7 +134,10 @@ def _enqueue(
 
 @click.command
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@choice_options([state for state in State if state in LIVE])
+@choice_options(
+    [state for state in State if state in LIVE],
+    [state for state in RunState if state not in FINAL_RUN],
+)
 @click.option("--reason", metavar="TEXT", help="Why, for the history.")
 @database_options
 def cancel(
@@ -139,14 +152,18 @@ def cancel(
         act_on_all(
             database,
             choice,
-            lambda store, batch: store.cancel(batch, reason=reason),
+            lambda store, batch: _cancel(store, batch, choice.workflow, reason),
             doing="cancel",
-            meanings={"cancelled": "cancelled", "requested": "running: asked to stop"},
+            meanings={
+                "cancelled": "cancelled",
+                "requested": "running: asked to stop",
+                "run": "ended, or asked to stop: `penstock list --runs` shows which",
+            },
         )
         return
     wanted = [parse_id(one) for one in ids]
     with database.opened() as store:
-        answers: list[str] = list(store.cancel(wanted, reason=reason))
+        answers = _cancel(store, wanted, None, reason)
         for place, one in enumerate(wanted):
             if answers[place] == "unknown":  # to the tasks: it may be a run
                 answers[place] = _CANCEL_OF_RUN[store.cancel_run(one, reason=reason)]
@@ -155,7 +172,7 @@ def cancel(
 
 @click.command
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@choice_options([state for state in State if state in FINAL])
+@choice_options([state for state in State if state in FINAL], [RunState.FAILED, RunState.CANCELLED])
 @database_options
 def rerun(*, database: DatabaseOptions, choice: Choice, ids: tuple[str, ...]) -> None:
     """Give executions that have ended a new life, with fresh retries.
@@ -170,18 +187,67 @@ def rerun(*, database: DatabaseOptions, choice: Choice, ids: tuple[str, ...]) ->
         act_on_all(
             database,
             choice,
-            lambda store, batch: store.rerun(batch),
+            lambda store, batch: _rerun(store, batch, choice.workflow),
             doing="rerun",
-            meanings={"rerun": "will run again"},
+            meanings={
+                "rerun": "will run again",
+                "run": "will run again, from what failed or was cancelled on",
+            },
         )
         return
     wanted = [parse_id(one) for one in ids]
     with database.opened() as store:
-        answers: list[str] = list(store.rerun(wanted))
+        answers = _rerun(store, wanted, None)
         for place, one in enumerate(wanted):
             if answers[place] == "unknown":  # to the tasks: it may be a run
                 answers[place] = _RERUN_OF_RUN[store.rerun_run(one)]
     _tell(wanted, answers, _RERUN)
+
+
+@click.command
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@choice_options([State.FAILED], [RunState.FAILED])
+@database_options
+def dismiss(*, database: DatabaseOptions, choice: Choice, ids: tuple[str, ...]) -> None:
+    """Remove failed executions that you have looked at and will not rerun.
+
+    Each goes whole and for good, with its history; a run of a workflow with all of its tasks.
+    Nothing else removes what failed. `penstock show ID --json` and `penstock history ID --json`
+    print what is worth keeping.
+
+    They are named by their ids, or chosen by --state. Those that are chosen are counted first,
+    and nothing is done before you have said yes.
+    """
+    if _chosen("dismiss", ids, choice):
+        act_on_all(
+            database,
+            choice,
+            lambda store, batch: store.dismiss(batch),
+            doing="dismiss",
+            meanings={
+                "dismissed": "dismissed",
+                "part": "are tasks of runs, and stay: --workflow dismisses runs",
+            },
+        )
+        return
+    wanted = [parse_id(one) for one in ids]
+    with database.opened() as store:
+        answers = store.dismiss(wanted)
+    _tell(wanted, answers, _DISMISSED)
+
+
+def _cancel(
+    store: Store, ids: Sequence[str], workflow: str | None, reason: str | None
+) -> list[str]:
+    if workflow is None:
+        return list(store.cancel(ids, reason=reason))
+    return [_CANCEL_OF_RUN[store.cancel_run(one, reason=reason)] for one in ids]
+
+
+def _rerun(store: Store, ids: Sequence[str], workflow: str | None) -> list[str]:
+    if workflow is None:
+        return list(store.rerun(ids))
+    return [_RERUN_OF_RUN[store.rerun_run(one)] for one in ids]
 
 
 @click.command

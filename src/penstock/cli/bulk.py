@@ -10,8 +10,11 @@ import click
 
 from penstock.cli.options import Command, DatabaseOptions
 from penstock.cli.progress import progress
+from penstock.cli.runs import refuse_task_filters
+from penstock.engine.requests import InvalidOption
 from penstock.engine.telling import count
 from penstock.errors import KeyTaken, PenstockError
+from penstock.model.runs import RunState
 from penstock.model.states import State
 from penstock.store.contract import Store
 
@@ -26,7 +29,7 @@ class NothingChosen(PenstockError):
         self.command = command
         super().__init__(
             f"`penstock {command}` was not told on which executions. Give their ids, or choose by "
-            "--state, perhaps with --task and --queue."
+            "--state, perhaps with --task and --queue, or with --workflow."
         )
 
 
@@ -45,10 +48,10 @@ class ChosenTwice(PenstockError):
 class NobodyToAsk(PenstockError):
     """Many executions would change, and there is no terminal to confirm it on."""
 
-    def __init__(self, number: int, *, doing: str) -> None:
+    def __init__(self, number: int, what: str, *, doing: str) -> None:
         self.number = number
         super().__init__(
-            f"This would {doing} {count(number, 'execution')}, and there is no terminal here to "
+            f"This would {doing} {count(number, what)}, and there is no terminal here to "
             "ask on. Pass --yes to do it, or --dry-run to count only."
         )
 
@@ -67,32 +70,47 @@ class StoppedHalfWay(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which executions a bulk action is for, and how sure its caller is."""
+    """Which executions, or runs of a workflow, it is for, and how sure its caller is."""
 
-    state: State | None
+    state: State | RunState | None
     task: str | None
     queue: str | None
+    workflow: str | None
     dry_run: bool
     yes: bool
 
     @property
     def given(self) -> list[str]:
         """The options that were written, as they were written."""
-        options = {"--state": self.state, "--task": self.task, "--queue": self.queue}
+        options = {
+            "--state": self.state,
+            "--task": self.task,
+            "--queue": self.queue,
+            "--workflow": self.workflow,
+        }
         flags = {"--dry-run": self.dry_run, "--yes": self.yes}
         return [name for name, value in (options | flags).items() if value]
+
+    @property
+    def kind(self) -> str:
+        """What one of them is called."""
+        return "execution" if self.workflow is None else "run"
 
     def __str__(self) -> str:
         parts = (
             f"in state {self.state}",
             f"of task {self.task!r}" if self.task is not None else "",
             f"in queue {self.queue!r}" if self.queue is not None else "",
+            f"of workflow {self.workflow!r}" if self.workflow is not None else "",
         )
         return " ".join(filter(None, parts))
 
 
-def choice_options(states: Sequence[State]) -> Callable[[Command], Command]:
-    """Add the options of a bulk action on executions in one of these states."""
+def choice_options(
+    states: Sequence[State], of_runs: Sequence[RunState]
+) -> Callable[[Command], Command]:
+    """Add the options of a bulk action on executions, or runs, in one of these states."""
+    written = list(dict.fromkeys([*map(str, states), *map(str, of_runs)]))
 
     def decorated(command: Command) -> Command:
         @wraps(command)
@@ -101,21 +119,29 @@ def choice_options(states: Sequence[State]) -> Callable[[Command], Command]:
             state: str | None,
             task: str | None,
             queue: str | None,
+            workflow: str | None,
             dry_run: bool,
             yes: bool,
             **rest: object,
         ) -> object:
-            wanted = None if state is None else State(state)
-            return command(choice=Choice(wanted, task, queue, dry_run, yes), **rest)
+            if workflow is not None:
+                refuse_task_filters(task=task, queue=queue)
+            possible = states if workflow is None else of_runs
+            wanted = None if state is None else _among(possible, state)
+            choice = Choice(wanted, task, queue, workflow, dry_run, yes)
+            return command(choice=choice, **rest)
 
         options = (
             click.option(
                 "--state",
-                type=click.Choice([state.value for state in states]),
+                type=click.Choice(written),
                 help="Instead of ids: all that are in this state.",
             ),
             click.option("--task", metavar="NAME", help="With --state: only of this task."),
             click.option("--queue", metavar="NAME", help="With --state: only in this queue."),
+            click.option(
+                "--workflow", metavar="NAME", help="With --state: runs of this workflow, not tasks."
+            ),
             click.option("--dry-run", is_flag=True, help="With --state: only count them."),
             click.option("--yes", is_flag=True, help="With --state: do not ask before it is done."),
         )
@@ -124,6 +150,18 @@ def choice_options(states: Sequence[State]) -> Callable[[Command], Command]:
         return with_choice
 
     return decorated
+
+
+def _among(possible: Sequence[State] | Sequence[RunState], state: str) -> State | RunState:
+    for one in possible:
+        if one == state:
+            return one
+    raise InvalidOption(
+        "state",
+        state,
+        because="they are never in this state when this can be done to them",
+        instead=f"There are {', '.join(possible)}",
+    )
 
 
 @dataclass(slots=True)
@@ -151,12 +189,12 @@ def act_on_all(
     """
     tally = _Tally()
     with database.opened() as store:
-        total = store.count(task=choice.task, queue=choice.queue, state=choice.state)
+        total = _count(store, choice)
         if total == 0:
-            click.echo("No execution matches.", err=True)
+            click.echo(f"No {choice.kind} matches.", err=True)
             return
         if choice.dry_run:
-            click.echo(f"{count(total, 'execution')} {choice}. Nothing was changed.")
+            click.echo(f"{count(total, choice.kind)} {choice}. Nothing was changed.")
             return
         _confirm(choice, total, doing)
         try:
@@ -173,23 +211,36 @@ def _confirm(choice: Choice, total: int, doing: str) -> None:
     if choice.yes:
         return
     if not sys.stdin.isatty():
-        raise NobodyToAsk(total, doing=doing)
-    question = f"{doing.capitalize()} {count(total, 'execution')} {choice}?"
+        raise NobodyToAsk(total, choice.kind, doing=doing)
+    question = f"{doing.capitalize()} {count(total, choice.kind)} {choice}?"
     if not click.confirm(question, err=True):
         click.echo("Nothing was changed.", err=True)
         sys.exit(1)
 
 
+def _count(store: Store, choice: Choice) -> int:
+    if isinstance(choice.state, State):
+        return store.count(task=choice.task, queue=choice.queue, state=choice.state)
+    return sum(len(ids) for ids in _batches(store, choice))
+
+
 def _batches(store: Store, choice: Choice) -> Iterator[list[str]]:
     before: str | None = None
-    while True:
-        found = store.find(
-            task=choice.task, queue=choice.queue, state=choice.state, before=before, limit=BATCH
+    while ids := _found(store, choice, before):
+        before = ids[-1]
+        yield ids
+
+
+def _found(store: Store, choice: Choice, before: str | None) -> list[str]:
+    if isinstance(choice.state, RunState):
+        runs = store.find_runs(
+            workflow=choice.workflow, state=choice.state, before=before, limit=BATCH
         )
-        if not found:
-            return
-        before = found[-1].id
-        yield [snapshot.id for snapshot in found]
+        return [run.id for run in runs]
+    found = store.find(
+        task=choice.task, queue=choice.queue, state=choice.state, before=before, limit=BATCH
+    )
+    return [snapshot.id for snapshot in found]
 
 
 def _act(

@@ -9,6 +9,7 @@ import click
 from penstock.app import App
 from penstock.cli.checks import check_retention, check_settings, check_tasks
 from penstock.cli.options import DatabaseOptions, database_options, json_option
+from penstock.cli.scraping import check_metrics
 from penstock.cli.shapes import Shape, print_json
 from penstock.cli.tables import Cell, print_line, printable
 from penstock.cli.targets import load_app
@@ -56,6 +57,7 @@ def _look(database: DatabaseOptions, settings: Settings, app: App | None) -> Ite
         # The first answer is about the tables: without them there is nothing old in them.
         if found[0].level is Level.OK:
             yield from check_retention(settings, store)
+            yield check_metrics(store.workers())
     yield from check_settings(settings)
     if app is not None:
         yield from check_tasks(app.tasks)

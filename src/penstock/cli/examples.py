@@ -43,10 +43,16 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         f"penstock rerun {ID}",
         "penstock rerun --state failed --task send_receipt --dry-run",
         "penstock rerun --state failed --task send_receipt --yes",
+        "penstock rerun --state failed --workflow daily_orders",
     ),
     "penstock cancel": (
         f"penstock cancel {ID} --reason 'sent by hand'",
         "penstock cancel --state ready --queue mail --reason 'wrong template'",
+    ),
+    "penstock dismiss": (
+        f"penstock dismiss {ID}",
+        "penstock dismiss --state failed --task send_receipt --dry-run",
+        "penstock dismiss --state failed --workflow daily_orders --yes",
     ),
     "penstock pause": (
         "penstock pause mail",
@@ -74,6 +80,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "penstock doctor",
         "penstock doctor orders:app",
         "penstock doctor --json",
+    ),
+    "penstock bench": (
+        "penstock bench",
+        "penstock bench --database postgresql://localhost/app",
     ),
     "penstock admin cleanup": (
         "penstock admin cleanup --older-than 30d --dry-run",

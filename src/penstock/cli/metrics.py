@@ -11,8 +11,6 @@ import click
 from penstock.app import App
 from penstock.cli.options import DatabaseOptions, database_options
 from penstock.errors import PenstockError
-from penstock.integrations.health import Health
-from penstock.integrations.serving import serving
 
 HOST = "127.0.0.1"
 
@@ -54,6 +52,8 @@ def metrics(*, database: DatabaseOptions, port: int | None, host: str) -> None:
         )
     except ImportError as error:
         raise MetricsNotInstalled from error
+    from penstock.integrations.serving import serving  # noqa: PLC0415 - and an HTTP server
+
     lease = database.settings().worker.lease
     with database.opened() as store:
         registry = CollectorRegistry()
@@ -80,9 +80,13 @@ def watched(app: App, *, host: str, port: int) -> Iterator[str]:
         from penstock.integrations.prometheus import WorkerMetrics  # noqa: PLC0415
     except ImportError as error:
         raise MetricsNotInstalled from error
+    from penstock.integrations.health import Health  # noqa: PLC0415
+    from penstock.integrations.serving import serving  # noqa: PLC0415 - and an HTTP server
+
     # A further series for each of ours, which no query of ours needs; the process is our own.
     disable_created_metrics()  # type: ignore[no-untyped-call]
-    counting, health = WorkerMetrics(lambda: app.tasks), Health()
+    counting = WorkerMetrics(lambda: app.tasks)
+    health = Health(lambda: counting.since_scrape)
     app.add_hooks(counting)
     app.add_hooks(health)
     with serving(host, port, {**counting.pages, **health.pages}) as bound:

@@ -28,6 +28,7 @@ from penstock.errors import ExecutionNotFound
 from penstock.model.events import Event, EventType, RunEvent
 from penstock.model.executions import Snapshot
 from penstock.model.graph import decode_graph
+from penstock.model.hiding import hide_in_execution
 from penstock.model.ids import parse_id, placed_id
 from penstock.model.payloads import decode
 from penstock.model.runs import RunState
@@ -87,7 +88,8 @@ def list_(
     wanted = None if state is None else task_state(state)
     with database.opened() as store:
         found = store.find(state=wanted, task=task, queue=queue, limit=limit + 1)
-    shown = found[:limit]
+    hidden = database.settings().privacy.hidden
+    shown = [hide_in_execution(snapshot, hidden) for snapshot in found[:limit]]
     if as_json:
         print_json([execution_shape(snapshot) for snapshot in shown])
         return
@@ -130,19 +132,21 @@ def show(
 ) -> None:
     """Show all that is known of one execution, or of a run of a workflow and its tasks."""
     wanted = parse_id(execution_id)
+    hidden = database.settings().privacy.hidden
     with database.opened() as store:
         found = store.get([wanted])
         if not found:
             for run in store.runs([wanted]):
-                show_run(store, run, target=target, as_json=as_json)
+                show_run(store, run, target=target, hidden=hidden, as_json=as_json)
                 return
     if not found:
         raise ExecutionNotFound(wanted)
+    shown = hide_in_execution(found[0], hidden)
     if as_json:
-        print_json(execution_shape(found[0]))
+        print_json(execution_shape(shown))
         return
-    print_fields(_fields(found[0]))
-    _print_traceback(_decoded_error(found[0]))
+    print_fields(_fields(shown))
+    _print_traceback(_decoded_error(shown))
 
 
 @click.command

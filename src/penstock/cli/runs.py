@@ -22,6 +22,7 @@ from penstock.engine.telling import error_line
 from penstock.errors import ExecutionNotFound
 from penstock.model.executions import Snapshot
 from penstock.model.graph import decode_graph
+from penstock.model.hiding import hide_in_execution, hide_in_run
 from penstock.model.payloads import decode
 from penstock.model.runs import RunAnswer, RunSnapshot, RunState
 from penstock.model.states import State
@@ -59,7 +60,8 @@ def list_runs(
     wanted = None if state is None else _run_state(state)
     with database.opened() as store:
         found = store.find_runs(workflow=workflow, state=wanted, limit=limit + 1)
-    shown = found[:limit]
+    hidden = database.settings().privacy.hidden
+    shown = [hide_in_run(run, hidden) for run in found[:limit]]
     if as_json:
         print_json([run_shape(run) for run in shown])
         return
@@ -86,9 +88,17 @@ def list_runs(
         click.echo(f"These are the newest {limit}; --limit shows more.", err=True)
 
 
-def show_run(store: Store, run: RunSnapshot, *, target: str | None, as_json: bool) -> None:
+def show_run(
+    store: Store,
+    run: RunSnapshot,
+    *,
+    target: str | None,
+    hidden: Sequence[str],
+    as_json: bool,
+) -> None:
     """Show a run with its tasks, its context, and whether the code has changed since."""
-    tasks = store.tasks_of(run.id)
+    run = hide_in_run(run, hidden)
+    tasks = [hide_in_execution(one, hidden) for one in store.tasks_of(run.id)]
     code = _about_code(store, run, target)
     if as_json:
         print_json({**run_shape(run, tasks), "code": code})

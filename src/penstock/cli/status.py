@@ -14,6 +14,7 @@ from penstock.cli.shapes import Shape, print_json, queue_shapes, worker_shape
 from penstock.cli.tables import Cell, Line, moment, print_line, state_cell, table_lines, terminal
 from penstock.engine.telling import span
 from penstock.errors import PenstockError, StoreUnavailable
+from penstock.model.runs import RunState
 from penstock.model.states import State
 from penstock.model.waiting import QueueDepth
 from penstock.model.workers import Peer
@@ -40,6 +41,7 @@ class _Seen(NamedTuple):
     depths: list[QueueDepth]
     peers: list[Peer]
     paused: list[str]
+    runs: dict[RunState, int]
 
 
 @click.command
@@ -47,7 +49,7 @@ class _Seen(NamedTuple):
 @json_option
 @database_options
 def status(*, database: DatabaseOptions, watch: bool, as_json: bool) -> None:
-    """Count the executions in each state; show the queues and the workers.
+    """Count executions and runs in each state; show the queues and the workers.
 
     For each queue: how many executions are ready and for how long the oldest of them has been,
     how many workers serve it, and whether it is paused.
@@ -67,12 +69,15 @@ def status(*, database: DatabaseOptions, watch: bool, as_json: bool) -> None:
 
 
 def _look(store: Store) -> _Seen:
-    return _Seen(store.counts(), store.depths(), store.workers(), store.paused())
+    return _Seen(
+        store.counts(), store.depths(), store.workers(), store.paused(), store.run_counts()
+    )
 
 
 def _shape(seen: _Seen) -> Shape:
     return {
         "states": {state.value: count for state, count in seen.counts.items()},
+        "runs": {state.value: count for state, count in seen.runs.items()},
         "queues": queue_shapes(seen.peers, seen.paused, seen.depths),
         "workers": [worker_shape(peer) for peer in seen.peers],
     }
@@ -84,6 +89,12 @@ def _lines(seen: _Seen) -> Iterator[Line]:
         [(state_cell(state), str(count)) for state, count in seen.counts.items()],
     )
     yield []
+    if any(seen.runs.values()):
+        yield from table_lines(
+            ("state", "runs"),
+            [(state_cell(state), str(count)) for state, count in seen.runs.items()],
+        )
+        yield []
     ages = {depth.queue: span(depth.oldest_age) for depth in seen.depths}
     if queues := queue_shapes(seen.peers, seen.paused, seen.depths):
         yield from table_lines(

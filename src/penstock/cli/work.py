@@ -16,7 +16,6 @@ from penstock.cli.metrics import watched
 from penstock.cli.options import DatabaseOptions, database_options, default_explained
 from penstock.cli.supervising import Process, Supervisor, start_worker_process
 from penstock.cli.targets import load_app
-from penstock.engine.processes import end_with
 from penstock.errors import PenstockError
 from penstock.model.durations import parse_duration
 from penstock.running import WorkerChoices
@@ -137,6 +136,8 @@ def worker(
         )
         sys.exit(supervisor.run())
     if die_with is not None:
+        from penstock.engine.processes import end_with  # noqa: PLC0415 - and all of multiprocessing
+
         end_with(die_with)
     app = load_app(target, modules=chosen["modules"])
     database.configure(app)
@@ -164,6 +165,7 @@ def _run(app: App, chosen: Chosen) -> None:
         if port := chosen["metrics_port"] or settings.metrics.port:
             host = chosen["metrics_host"] or settings.metrics.host
             address = beside.enter_context(watched(app, host=host, port=port))
+            choices["metrics"] = address
             log.info("metrics and health are at %s/metrics, /livez and /readyz", address)
         beside.enter_context(default_explained(settings))
         app.run_worker(until_idle=chosen["until_idle"], **choices)

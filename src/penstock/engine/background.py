@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from penstock.engine.worker import Worker
+if TYPE_CHECKING:
+    from penstock.engine.worker import Worker
 
 
 class BackgroundWorker:
@@ -15,7 +16,7 @@ class BackgroundWorker:
     touched: the process belongs to the caller.
     """
 
-    def __init__(self, make: Callable[[asyncio.AbstractEventLoop | None], Worker | None]) -> None:
+    def __init__(self, make: "Callable[[asyncio.AbstractEventLoop | None], Worker | None]") -> None:
         self._make = make
         self._worker: Worker | None = None
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
 from uuid import UUID
@@ -91,6 +92,7 @@ class Client:
         self, requests: Sequence[Request[Any]], *, connection: object = NO_CONNECTION
     ) -> list[Execution[Any]]:
         where, notify = self._where(connection, requests)
+        requests = self._traced(requests)
         executions = [request.new for request in requests]
         if where is NO_CONNECTION:
             created = self.store.create(executions, notify=notify)
@@ -102,6 +104,7 @@ class Client:
         self, requests: Sequence[Request[Any]], *, connection: object = NO_CONNECTION
     ) -> list[Execution[Any]]:
         where, notify = self._where(connection, requests)
+        requests = self._traced(requests)
         executions = [request.new for request in requests]
         if where is NO_CONNECTION:
             created = await asyncio.to_thread(self._create, executions, notify)
@@ -113,6 +116,12 @@ class Client:
         if not all(answer.created for answer in created):
             holders = await asyncio.to_thread(self._holders, created)
         return self._as_executions(requests, created, holders, where)
+
+    def _traced(self, requests: Sequence[Request[Any]]) -> Sequence[Request[Any]]:
+        # Here, in the caller's own context, and not on the thread that writes.
+        if self._hooks and (trace := self._hooks.trace()) is not None:
+            return [replace(one, new=replace(one.new, trace=trace)) for one in requests]
+        return requests
 
     def _create(self, executions: Sequence[NewExecution], notify: bool) -> list[Created]:  # noqa: FBT001
         return self.store.create(executions, notify=notify)
@@ -164,20 +173,31 @@ class Client:
         self, new: NewRun, *, connection: object = NO_CONNECTION, notify: bool = True
     ) -> None:
         where, notify = self._within(connection, notify=notify)
+        new = self._traced_run(new)
         if where is NO_CONNECTION:
             self.store.start_runs([new], notify=notify)
         else:
             self.store.start_runs_on(where, [new], notify=notify)
+        if self._hooks:
+            self._hooks.run_started(new)
 
     async def astart_run(
         self, new: NewRun, *, connection: object = NO_CONNECTION, notify: bool = True
     ) -> None:
         where, notify = self._within(connection, notify=notify)
+        traced = self._traced_run(new)
         if where is NO_CONNECTION:
-            await asyncio.to_thread(lambda: self.store.start_runs([new], notify=notify))
+            await asyncio.to_thread(lambda: self.store.start_runs([traced], notify=notify))
         else:
             store = await asyncio.to_thread(self._open_store)
-            await store.astart_runs_on(where, [new], notify=notify)
+            await store.astart_runs_on(where, [traced], notify=notify)
+        if self._hooks:
+            self._hooks.run_started(traced)
+
+    def _traced_run(self, new: NewRun) -> NewRun:
+        if self._hooks and (trace := self._hooks.trace()) is not None:
+            return replace(new, trace=trace)
+        return new
 
     def signal(self, execution_id: str, name: str, data: str) -> SignalAnswer:
         where, notify = self._within(NO_CONNECTION, notify=True)

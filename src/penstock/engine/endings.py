@@ -100,7 +100,8 @@ def _why_failed(facts: Waiting, rerun: str) -> Reason:
     return Reason(
         Code.FAILED,
         f"It failed for good at {_when(facts)}, in attempt {one.attempt}: {error}.",
-        f"`penstock show {one.id}` has the traceback; mend the cause, then {rerun}.",
+        f"`penstock show {one.id}` has the traceback; mend the cause, then {rerun}. What nobody "
+        f"needs any more goes with `penstock dismiss {one.root_id}`.",
     )
 
 

@@ -174,7 +174,7 @@ class Handle:
         return wait_left(self._recall.steps, signal, limit, self._desk.now())
 
     def _start_child(self, step: str, new: NewRun) -> str:
-        child = replace(new, parent_id=self.execution_id)
+        child = replace(new, parent_id=self.execution_id, trace=self._claimed.trace)
         return self._desk.store.start_child(self._claimed.lease, step, child)
 
     def _progress(self, fraction: float, note: str | None) -> str | None:

@@ -58,11 +58,18 @@ class Heart:
         self._outage = Outage("send heartbeats", hooks)
         self._stop = threading.Event()
         self._last_sent = time.monotonic()
+        self._beating_since: float | None = None
 
     @property
     def lease_lost(self) -> bool:
         """Whether others may think us dead by now: no beat sent within a lease has arrived."""
         return time.monotonic() - self._last_sent > self._lease
+
+    @property
+    def beating_for(self) -> float:
+        """For how many seconds every beat has arrived; 0 once one has not, or is long overdue."""
+        since = self._beating_since
+        return 0.0 if since is None or self.lease_lost else time.monotonic() - since
 
     def run_until_stopped(self) -> None:
         next_beat = time.monotonic()
@@ -84,10 +91,13 @@ class Heart:
         try:
             pulse = self._store.heartbeat(self._worker_id())
         except StoreError as error:
+            self._beating_since = None
             self._outage.begins(error)
             self._observer.could_not_look()
             return
         self._outage.ends()
+        if self._beating_since is None:
+            self._beating_since = sent
         if not pulse.alive:
             self._listener.declared_dead()
             return

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from penstock.engine.vitals import Living
 from penstock.model.executions import Claimed, Lease, NewExecution, Recovered
 from penstock.model.outcomes import Completed, Outcome
+from penstock.model.runs import NewRun
 
 log = logging.getLogger("penstock.hooks")
 
@@ -40,8 +41,19 @@ class Hooks:
     and must not wait.
     """
 
+    def trace(self) -> str | None:
+        """What is to travel with what is enqueued or started now: JSON text, or None.
+
+        In the context of the caller. Every attempt finds it in its `claimed.trace`; the first
+        hooks that return something are heard.
+        """
+        return None
+
     def executions_created(self, executions: Sequence[NewExecution]) -> None:
         """These have been written; on a caller's connection they count when that commits."""
+
+    def run_started(self, run: NewRun) -> None:
+        """A run of a workflow has been written with all its tasks; likewise."""
 
     def worker_started(self, worker: Living) -> None:
         """A worker of this process begins to work."""
@@ -116,8 +128,21 @@ class HookSet(Hooks):
 
     # --- passing on -------------------------------------------------------------------
 
+    def trace(self) -> str | None:
+        told: list[str] = []
+
+        def ask(hooks: Hooks) -> None:
+            if not told and (trace := hooks.trace()) is not None:
+                told.append(trace)
+
+        self._each("trace", ask)
+        return told[0] if told else None
+
     def executions_created(self, executions: Sequence[NewExecution]) -> None:
         self._each("executions_created", lambda hooks: hooks.executions_created(executions))
+
+    def run_started(self, run: NewRun) -> None:
+        self._each("run_started", lambda hooks: hooks.run_started(run))
 
     def worker_started(self, worker: Living) -> None:
         self._each("worker_started", lambda hooks: hooks.worker_started(worker))

@@ -17,7 +17,9 @@ class Vitals(NamedTuple):
     poll: float  # seconds between two looks at the latest
     out_of_reach: bool  # the claimer asks, and the database does not answer
     lease_lost: bool  # no heartbeat has arrived for a lease: others may think us dead
+    beating_for: float  # seconds for which every heartbeat has arrived; 0 while none does
     stopping: bool
+    given_up: bool  # a part of it died or hung, in a process that is not its own to end
 
 
 class Living(Protocol):

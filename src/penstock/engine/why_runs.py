@@ -166,7 +166,8 @@ def _why_failed(facts: RunFacts) -> Reason:
     return Reason(
         Code.FAILED,
         f"It failed at {_when(run)}: {'; '.join(told_why) or 'nobody stored why'}.",
-        f"{first}.",
+        f"{first}; mend the cause, then `penstock rerun {run.id}` goes on from there. What nobody "
+        f"needs any more goes with `penstock dismiss {run.id}`.",
     )
 
 

@@ -53,6 +53,7 @@ class WorkerOptions:
     poll: timedelta = timedelta(seconds=30)
     same_host: bool = True  # whether processes of this machine are believed to be gone at once
     owns_process: bool = False  # a command of its own: it may end the process
+    metrics: str = ""  # the address where somebody can ask how it is
 
 
 class Worker:
@@ -80,6 +81,7 @@ class Worker:
         self._cancel_hinted = False
         self._stopping = threading.Event()
         self._watching = False  # whether a part that has ended is a fault
+        self._given_up = False
         self._threads: dict[str, threading.Thread] = {}
         self._settler = Settler(
             store,
@@ -175,6 +177,7 @@ class Worker:
                     for name, task in self._known().items()
                     if (most := task.options.max_running) is not None
                 },
+                metrics=self._options.metrics,
             )
         )
 
@@ -233,7 +236,9 @@ class Worker:
             poll=self._options.poll.total_seconds(),
             out_of_reach=claimer.out_of_reach,
             lease_lost=self._heart.lease_lost,
+            beating_for=self._heart.beating_for,
             stopping=runner.stopping,
+            given_up=self._given_up,
         )
 
     # --- what the heart reports -------------------------------------------------------
@@ -281,6 +286,7 @@ class Worker:
             os._exit(EXIT_STUCK)
         # In somebody else's process we may only leave: without a heartbeat we count as dead.
         self._watching = False
+        self._given_up = True
         self._stopping.set()
         self._heart.stop()
         self._claimer.stop()

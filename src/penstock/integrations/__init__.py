@@ -1,7 +1,8 @@
-"""Penstock seen by other systems: hooks, metrics, health.
+"""Penstock seen by other systems: hooks, metrics, traces, health.
 
 Nothing here is imported by the rest, and what needs a further package is imported only where
-it is used: `penstock.integrations.prometheus` needs the extra `metrics`.
+it is used: `penstock.integrations.prometheus` needs the extra `metrics`, and
+`penstock.integrations.tracing` the extra `traces`.
 """
 
 from penstock.engine.hooks import AttemptBegan, AttemptEnded, Hooks

@@ -40,7 +40,7 @@ PROCESSED = Metric(
     "penstock_task_processed",
     "counter",
     "Attempts whose outcome the database has accepted: completed, failed, retry_scheduled, "
-    "deferred, released or cancelled.",
+    "deferred, suspended, released or cancelled.",
     ("task", "outcome"),
 )
 DURATION = Metric(

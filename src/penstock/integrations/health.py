@@ -3,8 +3,10 @@
 Not "the process is up": what counts is when the database last answered its claims. A database
 that does not answer makes a worker not ready, and leaves it alive. To restart it then would
 bring nothing back, and would throw away outcomes that it keeps until the database is there.
+Whether it answers is known from the heartbeats, which have a connection of their own.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -27,17 +29,23 @@ class Verdict(NamedTuple):
 
 
 def alive(vitals: Vitals) -> Verdict:
+    if vitals.given_up:
+        return Verdict(well=False, reason="has ended, because a part of it died or hung")
     if vitals.stopping:
         return Verdict(well=True, reason="stops, and lets running tasks finish")
-    if vitals.out_of_reach:
+    late = vitals.since_poll > vitals.poll + LIVE_FOR
+    # For as long, and not just now: after an outage the heart may be back before the claimer.
+    if late and vitals.beating_for > LIVE_FOR:
+        return Verdict(
+            well=False, reason="has not claimed for too long, although its heartbeats arrive"
+        )
+    if late or vitals.out_of_reach:
         return Verdict(well=True, reason="waits for the database, which does not answer")
-    if vitals.since_poll > vitals.poll + LIVE_FOR:
-        return Verdict(well=False, reason="has not claimed for too long")
     return Verdict(well=True, reason="claims")
 
 
 def ready(vitals: Vitals) -> Verdict:
-    if vitals.stopping:
+    if vitals.stopping or vitals.given_up:
         return Verdict(well=False, reason="stops")
     if vitals.out_of_reach:
         return Verdict(well=False, reason="the database does not answer")
@@ -49,10 +57,14 @@ def ready(vitals: Vitals) -> Verdict:
 
 
 class Health(Hooks):
-    """The probes of this process: it is as well as the worst of its workers."""
+    """The probes of this process: it is as well as the worst of its workers.
 
-    def __init__(self) -> None:
+    `since_scrape` says how long ago somebody fetched its metrics, in seconds; None: never.
+    """
+
+    def __init__(self, since_scrape: Callable[[], float | None] = lambda: None) -> None:
         self._workers: tuple[Living, ...] = ()
+        self._since_scrape = since_scrape
 
     def worker_started(self, worker: Living) -> None:
         self._workers = (*self._workers, worker)
@@ -66,27 +78,28 @@ class Health(Hooks):
 
     def _livez(self) -> Page:
         # Before the first worker and after the last one, the process is busy coming or going.
-        return _page([(one, alive(one)) for one in self._vitals()], without_any=True)
+        return self._page([(one, alive(one)) for one in self._vitals()], without_any=True)
 
     def _readyz(self) -> Page:
-        return _page([(one, ready(one)) for one in self._vitals()], without_any=False)
+        return self._page([(one, ready(one)) for one in self._vitals()], without_any=False)
 
     def _vitals(self) -> list[Vitals]:
         return [worker.vitals() for worker in self._workers]
 
-
-def _page(judged: list[tuple[Vitals, Verdict]], *, without_any: bool) -> Page:
-    well = all(verdict.well for _, verdict in judged) if judged else without_any
-    body = {
-        "ok": well,
-        "workers": [
-            {
-                "id": vitals.worker_id,
-                "ok": verdict.well,
-                "reason": verdict.reason,
-                "seconds_since_claim": round(vitals.since_poll, 3),
-            }
-            for vitals, verdict in judged
-        ],
-    }
-    return Page(200 if well else 503, "application/json", msgspec.json.encode(body) + b"\n")
+    def _page(self, judged: list[tuple[Vitals, Verdict]], *, without_any: bool) -> Page:
+        well = all(verdict.well for _, verdict in judged) if judged else without_any
+        since_scrape = self._since_scrape()
+        body = {
+            "ok": well,
+            "workers": [
+                {
+                    "id": vitals.worker_id,
+                    "ok": verdict.well,
+                    "reason": verdict.reason,
+                    "seconds_since_claim": round(vitals.since_poll, 3),
+                }
+                for vitals, verdict in judged
+            ],
+            "seconds_since_scrape": None if since_scrape is None else round(since_scrape, 3),
+        }
+        return Page(200 if well else 503, "application/json", msgspec.json.encode(body) + b"\n")

@@ -21,29 +21,13 @@ from penstock.engine.vitals import Living, Vitals
 from penstock.errors import StoreError
 from penstock.integrations import declared
 from penstock.integrations.declared import Metric
+from penstock.integrations.outcomes import NAME_OF
 from penstock.integrations.serving import Page, Pages
 from penstock.model.executions import Recovered
 from penstock.model.gauges import Gauges
-from penstock.model.outcomes import (
-    Cancelled,
-    Completed,
-    DeferredFor,
-    Failed,
-    Outcome,
-    Released,
-    RetryScheduled,
-)
+from penstock.model.outcomes import Outcome
 from penstock.model.states import State
 from penstock.store.contract import Store
-
-NAME_OF: dict[type[Outcome], str] = {
-    Completed: "completed",
-    Failed: "failed",
-    RetryScheduled: "retry_scheduled",
-    DeferredFor: "deferred",
-    Released: "released",
-    Cancelled: "cancelled",
-}
 
 READ_AT_MOST_EVERY = 5.0
 READ_SHARE = 0.05  # of the time may go into counting, however much there is to count
@@ -59,6 +43,7 @@ class WorkerMetrics(Hooks):
     ) -> None:
         self.registry = registry or CollectorRegistry()
         self._tasks = tasks
+        self._scraped_at: float | None = None
         self._processed = self._counter(declared.PROCESSED)
         self._duration = self._histogram(declared.DURATION)
         self._wait = self._histogram(declared.WAIT)
@@ -77,7 +62,16 @@ class WorkerMetrics(Hooks):
 
     @property
     def pages(self) -> Pages:
-        return {"/metrics": lambda: page_of(self.registry)}
+        return {"/metrics": self._scraped}
+
+    def _scraped(self) -> Page:
+        self._scraped_at = time.monotonic()
+        return page_of(self.registry)
+
+    @property
+    def since_scrape(self) -> float | None:
+        """Seconds since somebody last fetched the page; None: nobody has."""
+        return None if self._scraped_at is None else time.monotonic() - self._scraped_at
 
     def _counter(self, metric: Metric) -> Counter:
         return Counter(metric.name, metric.meaning, metric.labels, registry=self.registry)

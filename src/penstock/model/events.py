@@ -23,6 +23,7 @@ class EventType(StrEnum):
     ABANDONED = "task.abandoned"
     RECOVERED = "task.recovered"
     RELEASED = "task.released"
+    CANCEL_REQUESTED = "task.cancel_requested"
     CANCELLED = "task.cancelled"
     PAUSED = "task.paused"
     SUSPENDED = "task.suspended"
@@ -37,6 +38,7 @@ class RunEvent(StrEnum):
     RESUMED = "workflow.resumed"
     COMPLETED = "workflow.completed"
     FAILED = "workflow.failed"
+    CANCEL_REQUESTED = "workflow.cancel_requested"
     CANCELLED = "workflow.cancelled"
     RERUN = "workflow.rerun"
 

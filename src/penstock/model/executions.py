@@ -25,6 +25,7 @@ class NewExecution:
     serial: str | None = None
     max_crashes: int = DEFAULT_MAX_CRASHES
     follow_ups: str | None = None  # JSON text: what is to be enqueued when it ends
+    trace: str | None = None  # JSON text: what a tracing system passes on, as headers
 
 
 class Created(NamedTuple):
@@ -65,6 +66,7 @@ class Claimed(NamedTuple):
     claimed_at: datetime
     run_id: str | None = None  # of the workflow's run that it is part of
     due_at: datetime | None = None  # None: nobody knows any more, as after a rerun
+    trace: str | None = None  # as it was asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

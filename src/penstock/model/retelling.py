@@ -172,6 +172,8 @@ class Retelling:
     def _check_worker(
         self, event: EventType, before: State | None, worker_id: str | None, facts: _Facts
     ) -> None:
+        if event is EventType.CANCEL_REQUESTED:
+            return  # somebody did it who is no worker
         if worker_id is None:
             self.note(Wrong.WORKER_UNNAMED, f"{event} does not say which worker it was")
         if before is not State.RUNNING or self.owner is None or event is EventType.CLAIMED:
@@ -270,7 +272,7 @@ class RunRetelling:
             self.note(Wrong.UNKNOWN_EVENT, f"its history has an event {type_!r}")
             return
         before = self.state
-        self.state = _RUN_LEADS_TO[event]
+        self.state = RUN_TRANSITIONS.get((before, event), _RUN_LEADS_TO[event])
         if event is RunEvent.RERUN and before is None:
             self.whole = False
         elif (before, event) not in RUN_TRANSITIONS:

@@ -25,6 +25,8 @@ RUN_TRANSITIONS: Mapping[tuple[RunState | None, RunEvent], RunState] = MappingPr
         (None, RunEvent.STARTED): RunState.RUNNING,
         (RunState.RUNNING, RunEvent.PAUSED): RunState.PAUSED,
         (RunState.PAUSED, RunEvent.RESUMED): RunState.RUNNING,
+        (RunState.RUNNING, RunEvent.CANCEL_REQUESTED): RunState.RUNNING,
+        (RunState.PAUSED, RunEvent.CANCEL_REQUESTED): RunState.PAUSED,
         (RunState.RUNNING, RunEvent.COMPLETED): RunState.COMPLETED,
         (RunState.RUNNING, RunEvent.FAILED): RunState.FAILED,
         (RunState.RUNNING, RunEvent.CANCELLED): RunState.CANCELLED,
@@ -53,6 +55,7 @@ class NewRun:
     timeout: timedelta | None = None
     follow_ups: str | None = None  # JSON text: what is to be enqueued when it ends
     parent_id: str | None = None  # the task that started it and waits for its end
+    trace: str | None = None  # of all its tasks: JSON text, as of an execution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ TRANSITIONS: Mapping[tuple[State | None, EventType], State] = MappingProxyType(
         (State.RUNNING, EventType.STARTED): State.RUNNING,
         (State.RUNNING, EventType.DEFERRED): State.RUNNING,
         (State.RUNNING, EventType.RESUMED): State.RUNNING,
+        (State.RUNNING, EventType.CANCEL_REQUESTED): State.RUNNING,
         (State.RUNNING, EventType.RELEASED): State.READY,
         (State.RUNNING, EventType.RECOVERED): State.READY,
         (State.RUNNING, EventType.SUSPENDED): State.WAITING,

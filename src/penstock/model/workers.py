@@ -18,6 +18,7 @@ class WorkerInfo:
     tasks: Collection[str] = ()
     slots: int = 1
     max_running: Mapping[str, int] | None = None  # by task, where one is declared; None: not told
+    metrics: str | None = None  # where it serves them, "" if nowhere; None: not told
 
 
 class Beat(NamedTuple):

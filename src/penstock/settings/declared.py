@@ -13,7 +13,7 @@ from penstock.settings.kinds import (
     Address,
     Kind,
     Length,
-    QueueNames,
+    Names,
     SchemaName,
     Switch,
     WholeNumber,
@@ -90,7 +90,7 @@ class WorkerSettings:
     queues: Annotated[
         tuple[str, ...],
         About(
-            QueueNames(),
+            Names(),
             "The queues that a worker serves. Empty: all queues of the tasks that it knows.",
             example=("mail", "default"),
         ),
@@ -145,6 +145,21 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PrivacySettings:
+    """What commands do not print, although it is stored."""
+
+    hidden: Annotated[
+        tuple[str, ...],
+        About(
+            Names("argument"),
+            "Members of arguments, results and workflows' inputs and contexts that commands print "
+            "as `***`: by name, in any case, at any depth. They are stored all the same.",
+            example=("password", "token", "iban"),
+        ),
+    ] = ("password", "secret", "token")
+
+
+@dataclass(frozen=True, slots=True)
 class EventSettings:
     """How long history is kept."""
 
@@ -179,6 +194,7 @@ class Settings:
     database: DatabaseSettings = field(default_factory=DatabaseSettings)
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    privacy: PrivacySettings = field(default_factory=PrivacySettings)
     execution_events: EventSettings = field(default_factory=EventSettings)
     cleanup: CleanupSettings = field(default_factory=CleanupSettings)
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

@@ -164,12 +164,14 @@ class SchemaName(Kind[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class QueueNames(Kind[tuple[str, ...]]):
-    """Queues, each named once. As text: separated by commas."""
+class Names(Kind[tuple[str, ...]]):
+    """Names of queues, or of something else; each once. As text: separated by commas."""
+
+    of: str = "queue"
 
     @property
     def expected(self) -> str:
-        return "a list of queue names, each named once"
+        return f"a list of {self.of} names, each named once"
 
     def read(self, value: object) -> tuple[str, ...]:
         # A string is a sequence too: "mail" must not become the queues m, a, i and l.
@@ -179,7 +181,7 @@ class QueueNames(Kind[tuple[str, ...]]):
         for name in value:
             if not isinstance(name, str) or not _is_plain(name):
                 raise Unfit(
-                    why=f"must be {self.expected}, and {describe(name)} is not a queue name"
+                    why=f"must be {self.expected}, and {describe(name)} is not a {self.of} name"
                 )
             if name in names:
                 raise Unfit(why=f"must be {self.expected}, and {describe(name)} is there twice")

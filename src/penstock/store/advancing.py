@@ -16,7 +16,7 @@ from penstock.model.runs import RunState
 from penstock.model.states import State
 from penstock.store import fanning
 from penstock.store.batches import encode_rows, event_data
-from penstock.store.ending import error_of, follow
+from penstock.store.ending import error_of, follow, trace_of
 from penstock.store.fanning import ELEMENTS, Group, Opened
 from penstock.store.runs import Change, End, Locked, Output, RunWriter, raw_members
 from penstock.store.scripts import Script, Step
@@ -52,7 +52,11 @@ def advance(
         if (end := one.end()) is not None
     ]
     if changes or ended:
-        yield from writer.let_go(changes, [_told(n, *one) for n, one in enumerate(ended)])
+        why = yield from _reasons(
+            writer, [run for run, end, _ in ended if end is RunState.CANCELLED]
+        )
+        ends = [_told(n, *one, why.get(one[0].id)) for n, one in enumerate(ended)]
+        yield from writer.let_go(changes, ends)
         yield from follow(writer, ended)
 
 
@@ -239,10 +243,13 @@ def _decide(writer: RunWriter, one: Standing, results: dict[str, str | None]) ->
 
 def _write_elements(writer: RunWriter, one: Standing, opened: Opened) -> Script[None]:
     if opened.new:
+        trace = yield from trace_of(writer, one.run.id)
+        for element in opened.new:
+            element.trace = trace
         yield from writer.add(opened.new)
     if opened.reset:
         yield from writer.reset(opened.reset)
-        one.let_go(opened.again)
+    one.let_go(opened.again)
 
 
 def _read_results(
@@ -260,6 +267,15 @@ def _read_missing(
         results.update({id_: result for id_, _, result in rows})
 
 
-def _told(n: int, run: Locked, end: RunState, error: str | None) -> End:
-    data = event_data(error=msgspec.Raw(error.encode())) if error else None
+def _reasons(writer: RunWriter, cancelled: Sequence[Locked]) -> Script[dict[str, str | None]]:
+    """Why runs were cancelled, as data of the event that ends them."""
+    if not cancelled:
+        return {}
+    ids = encode_rows([run.id for run in cancelled])
+    rows = yield Step(writer.statements["cancel_reasons"], {"ids": ids})
+    return dict(rows)
+
+
+def _told(n: int, run: Locked, end: RunState, error: str | None, why: str | None) -> End:
+    data = event_data(error=msgspec.Raw(error.encode())) if error else why
     return End(n, run.id, end, error, data)

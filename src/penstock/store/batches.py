@@ -48,6 +48,7 @@ class _NewRow(msgspec.Struct):
     run_at_us: int | None
     delay_us: int | None
     follow_ups: str | None
+    trace: str | None
 
 
 class _OutcomeRow(msgspec.Struct):
@@ -90,6 +91,7 @@ def encode_new(executions: Iterable[NewExecution]) -> str:
             microseconds_at(new.run_at),
             microseconds_in(new.delay),
             new.follow_ups,
+            new.trace,
         )
         for n, new in enumerate(executions)
     ]

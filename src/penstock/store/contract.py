@@ -15,6 +15,7 @@ from penstock.model.executions import (
     CancelAnswer,
     Claimed,
     Created,
+    DismissAnswer,
     Lease,
     Memory,
     NewExecution,
@@ -230,6 +231,10 @@ class Store(Protocol):
         """Runs that match all that is given, newest first, from `before` on."""
         ...
 
+    def run_counts(self) -> dict[RunState, int]:
+        """How many runs are in each state, zeros too."""
+        ...
+
     def tasks_of(self, run_id: str) -> list[Snapshot]:
         """The tasks of a run, in the order of its graph, without the elements of lists."""
         ...
@@ -399,6 +404,14 @@ class Store(Protocol):
 
         Raises:
             KeyTaken: another live execution has the key of one of them. None is rerun.
+        """
+        ...
+
+    def dismiss(self, ids: Sequence[str]) -> list[DismissAnswer]:
+        """Remove failed executions and failed runs, each whole and with its history.
+
+        All in one transaction. What has not failed is "kept"; so is a task of a run ("part"),
+        which goes with its run.
         """
         ...
 

@@ -43,10 +43,17 @@ def follow(writer: RunWriter, ended: Sequence[tuple[Locked, RunState, str | None
                 queue=chosen.queue,
                 priority=chosen.priority,
                 max_crashes=chosen.max_crashes,
+                trace=(yield from trace_of(writer, run.id)),
             )
         )
     if new:
         yield from writer.create(new)
+
+
+def trace_of(writer: RunWriter, run_id: str) -> Script[str | None]:
+    """What the tasks of a run pass on to whatever comes of them."""
+    rows = yield Step(writer.statements["run_trace"], {"task_id": placed_id(run_id, 0)})
+    return next((trace for (trace,) in rows), None)
 
 
 def _all_results(writer: RunWriter, run: Locked) -> Script[dict[str, msgspec.Raw]]:

@@ -71,11 +71,6 @@ class _Histories:
         told.note(Wrong.FOREIGN_EVENT, f"has an event about {task_execution_id} in its history")
 
 
-def last_of_stretch(until: str) -> str:
-    """Return an id behind which no task belongs to a run before it: a run is never split."""
-    return last_id_of(until)
-
-
 def assemble(stretch: Stretch, values_of: Callable[[str], Values], *, until: str) -> Examined:
     """Put together what belongs together.
 

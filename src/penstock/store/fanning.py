@@ -117,6 +117,12 @@ def open_list(
         return Opened(Change(0, id_, State.COMPLETED, result="[]"), [], [], [])
     before = {index_of(element.id): element for element in stored}
     opened = Opened(Change(0, id_, State.WAITING, awaits=f"{ELEMENTS}{len(items)}"), [], [], [])
+    # What an earlier life had more of is not needed in this one.
+    opened.again.extend(
+        Change(0, element.id, State.SKIPPED)
+        for index, element in before.items()
+        if index is not None and index >= len(items) and element.state is State.WAITING
+    )
     for index, item in enumerate(items):
         args = arguments_of(bytes(item).decode())
         known = before.get(index)

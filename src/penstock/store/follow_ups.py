@@ -16,9 +16,9 @@ from penstock.store.scripts import Row
 
 
 def following(ended: Iterable[Row]) -> list[NewExecution]:
-    """Return what follows these ends: rows of id, task, state, follow_ups, result, error."""
+    """Return what follows these ends: rows of id, task, state, follow_ups, result, error, trace."""
     found = []
-    for execution_id, task, state, follow_ups, result, error in ended:
+    for execution_id, task, state, follow_ups, result, error, trace in ended:
         if follow_ups is None:
             continue
         both = decode_follow_ups(follow_ups)
@@ -39,6 +39,7 @@ def following(ended: Iterable[Row]) -> list[NewExecution]:
                     queue=chosen.queue,
                     priority=chosen.priority,
                     max_crashes=chosen.max_crashes,
+                    trace=trace,
                 )
             )
     return found

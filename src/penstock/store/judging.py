@@ -130,7 +130,8 @@ def judge_failed(count: int, oldest: timedelta | None) -> Finding:
         _FAILED,
         f"{_counted(count, 'execution')} failed more than {format_duration(UNSEEN)} ago, the "
         f"first {_rough(oldest)} ago, and nobody has decided about them.",
-        remedy="Look with `penstock list --state failed`, and `penstock rerun` what should run.",
+        remedy="Look with `penstock list --state failed`; `penstock rerun` what should run, and "
+        "`penstock dismiss` what nobody needs any more.",
     )
 
 

@@ -112,6 +112,10 @@ class Reads(ABC):
         )
         return [decode_run(row, self._moment) for row in rows]
 
+    def run_counts(self) -> dict[RunState, int]:
+        counted: dict[str, int] = dict(self._rows("count runs", "count_runs"))
+        return {state: counted.get(state.value, 0) for state in RunState}
+
     def tasks_of(self, run_id: str) -> list[Snapshot]:
         last = last_place_of(run_id)
         rows = self._rows("read the tasks of a run", "tasks_of", run_id=run_id, last=last)

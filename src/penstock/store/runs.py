@@ -49,6 +49,7 @@ class TaskRow(msgspec.Struct):
     args: str
     state: str
     follow_ups: str | None
+    trace: str | None = None
 
 
 class Change(msgspec.Struct):
@@ -104,6 +105,7 @@ class RunChange(NamedTuple):
     event: RunEvent | None = None
     cancel: bool = False
     error: str | None = None
+    data: str | None = None  # of the event
 
 
 class RunWriter(Protocol):

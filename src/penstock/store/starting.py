@@ -79,4 +79,5 @@ def _task_rows(run: NewRun, decision: Decision, begin: int) -> Iterator[TaskRow]
             arguments(node, inputs=inputs, result_of=lambda _: None, context=lambda: run.inputs),
             state,
             node.follow_ups,
+            run.trace,
         )

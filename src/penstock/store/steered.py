@@ -2,13 +2,19 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from penstock.model.executions import RerunAnswer
+from penstock.model.executions import CancelAnswer, DismissAnswer, RerunAnswer
+from penstock.model.ids import MOST_ELEMENTS, place_of
 from penstock.model.runs import RunAnswer
 from penstock.store import steering
+from penstock.store.dismissing import dismiss
+from penstock.store.fanning import ELEMENTS
 from penstock.store.reading import Reads
 from penstock.store.runs import RunWriter
 from penstock.store.scripts import Script
+
+T = TypeVar("T")
 
 _RERUN: dict[RunAnswer, RerunAnswer] = {"done": "rerun", "unknown": "unknown"}
 
@@ -17,7 +23,10 @@ class Steered(Reads):
     """The part of the contract that is about runs as a whole, and about reruns."""
 
     @abstractmethod
-    def _steer(self, doing: str, script: Callable[[RunWriter], Script[RunAnswer]]) -> RunAnswer: ...
+    def _steer(self, doing: str, script: Callable[[RunWriter], Script[T]]) -> T: ...
+
+    @abstractmethod
+    def _cancel(self, ids: Sequence[str], *, reason: str | None) -> list[CancelAnswer]: ...
 
     @abstractmethod
     def _rerun_plain(self, ids: Sequence[str]) -> dict[str, RerunAnswer]: ...
@@ -31,6 +40,21 @@ class Steered(Reads):
     def rerun_run(self, run_id: str, *, tasks: Sequence[str] | None = None) -> RunAnswer:
         return self._steer("rerun a run", lambda writer: steering.rerun(writer, run_id, tasks))
 
+    def cancel(self, ids: Sequence[str], *, reason: str | None = None) -> list[CancelAnswer]:
+        # A task that waits for its elements ends with them: they are what is cancelled.
+        elements = {
+            found.id: [
+                one.id
+                for one in self.elements_of(found.root_id, place_of(found.id), limit=MOST_ELEMENTS)
+            ]
+            for found in self.get(sorted(set(ids)))
+            if found.awaits is not None and found.awaits.startswith(ELEMENTS)
+        }
+        plain = [id_ for id_ in ids if id_ not in elements]
+        wanted = [*plain, *(id_ for some in elements.values() for id_ in some)]
+        answers = dict(zip(wanted, self._cancel(wanted, reason=reason), strict=True))
+        return [answers.get(id_, "requested") for id_ in ids]
+
     def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:
         of_runs: dict[str, list[str]] = {}
         for found in self.get(sorted(set(ids))):
@@ -42,3 +66,11 @@ class Steered(Reads):
             answer = _RERUN.get(self.rerun_run(run_id, tasks=tasks), "live")
             answers |= dict.fromkeys(tasks, answer)
         return [answers[id_] for id_ in ids]
+
+    def dismiss(self, ids: Sequence[str]) -> list[DismissAnswer]:
+        gone = self._steer("dismiss executions", lambda writer: dismiss(writer.statements, ids))
+        rest = sorted(set(ids) - gone)
+        answers: dict[str, DismissAnswer] = dict.fromkeys(gone, "dismissed")
+        answers |= {run.id: "kept" for run in self.runs(rest)}
+        answers |= {one.id: "kept" if one.root_id == one.id else "part" for one in self.get(rest)}
+        return [answers.get(id_, "unknown") for id_ in ids]

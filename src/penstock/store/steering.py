@@ -8,6 +8,7 @@ from penstock.model.runs import FINAL_RUN, RunAnswer, RunState
 from penstock.model.states import FINAL, State
 from penstock.store import fanning
 from penstock.store.advancing import Standing, advance, states_of
+from penstock.store.batches import event_data
 from penstock.store.fanning import Group
 from penstock.store.runs import Locked, RunChange, RunWriter, lock
 from penstock.store.scripts import Script, Step
@@ -75,6 +76,15 @@ def _elements_again(
     stored = yield from fanning.read(writer, groups)
     of_lists = [element.id for found in stored.values() for element in found]
     return [*of_lists, *(one for one in tasks if index_of(one) is not None)]
+
+
+def ask_to_stop(
+    writer: RunWriter, run: Locked, *, reason: str | None, error: str | None
+) -> Script[None]:
+    """Note that a run is to end early, and once in its history why."""
+    event = None if run.cancel_requested else RunEvent.CANCEL_REQUESTED
+    change = RunChange(event=event, cancel=True, error=error, data=event_data(reason=reason))
+    yield from writer.change(run.id, change)
 
 
 def absent(statements: Mapping[str, Statement], run_id: str) -> Script[RunAnswer]:

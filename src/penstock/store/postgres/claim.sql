@@ -70,6 +70,7 @@ WITH alive AS MATERIALIZED (
               task.follow_ups IS NOT NULL AS has_follow_ups, task.claimed_at,
               CASE WHEN task.root_id <> task.id THEN task.root_id::text END AS run_id,
               coalesce(task.run_at, CASE task.attempt WHEN 1 THEN task.created_at END) AS due_at,
+              task.trace,
               array_position(ARRAY(SELECT task_execution_id FROM due), task.id) AS place
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, worker_id, at)
@@ -77,5 +78,5 @@ WITH alive AS MATERIALIZED (
     FROM moved ORDER BY place
 )
 SELECT id::text, fence, task, args, queue, priority, seq, attempt, retries, crashes, suspect,
-       serial, has_follow_ups, claimed_at, run_id, due_at, (ARRAY(SELECT turn FROM due))[place]
+       serial, has_follow_ups, claimed_at, run_id, due_at, trace, (ARRAY(SELECT turn FROM due))[place]
 FROM moved ORDER BY place;

@@ -15,7 +15,8 @@ WITH moment AS MATERIALIZED (
     FROM moment
     WHERE task.id = :id::text::uuid AND task.fence = :fence::text::bigint
       AND task.worker_id IS NOT DISTINCT FROM :worker_id::text
-    RETURNING task.id, task.root_id, task.task, task.queue, task.serial, task.follow_ups, moment.now
+    RETURNING task.id, task.root_id, task.task, task.queue, task.serial, task.follow_ups,
+              task.trace, moment.now
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, worker_id, at)
     SELECT moved.root_id, moved.id, event.type, :worker_id::text, event.at
@@ -34,7 +35,8 @@ WITH moment AS MATERIALIZED (
     SELECT count(pg_notify(penstock.wake_channel(queue), 'waiting')) AS queues
     FROM moved WHERE (serial IS NOT NULL OR root_id <> id) AND :notify::text = 'yes'
 )
-SELECT moved.id::text, moved.task, 'completed', moved.follow_ups, :result::text, NULL::text
+SELECT moved.id::text, moved.task, 'completed', moved.follow_ups, :result::text, NULL::text,
+       moved.trace
 FROM moved CROSS JOIN woken;
 
 -- name: once

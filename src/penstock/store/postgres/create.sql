@@ -26,19 +26,20 @@ WITH moment AS MATERIALIZED (
     SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
 ), incoming AS MATERIALIZED (
     SELECT new.n, new.id, new.task, new.queue, new.priority, new.args, new.key, new.serial,
-           new.max_crashes, new.follow_ups, moment.now,
+           new.max_crashes, new.follow_ups, new.trace, moment.now,
            coalesce(
                'epoch'::timestamptz + new.run_at_us * interval '1 microsecond',
                moment.now + new.delay_us * interval '1 microsecond'
            ) AS run_at
     FROM moment, json_to_recordset(:batch::text::json) AS new (
         n integer, id uuid, task text, queue text, priority integer, args text, key text,
-        serial text, max_crashes integer, run_at_us bigint, delay_us bigint, follow_ups text
+        serial text, max_crashes integer, run_at_us bigint, delay_us bigint, follow_ups text,
+        trace text
     )
 ), created AS (
     INSERT INTO penstock.task_executions (
         id, root_id, task, queue, priority, args, state, max_crashes, key, serial, serial_place,
-        run_at, follow_ups, created_at
+        run_at, follow_ups, trace, created_at
     )
     SELECT id, id, task, queue, priority, args,
            CASE WHEN serial IS NOT NULL THEN 'waiting' WHEN run_at > now THEN 'scheduled' ELSE 'ready' END,
@@ -47,7 +48,7 @@ WITH moment AS MATERIALIZED (
                SELECT max(live.serial_place) FROM penstock.task_executions AS live
                WHERE live.serial = incoming.serial AND live.serial IS NOT NULL AND live.finished_at IS NULL
            ), 0) + row_number() OVER (PARTITION BY serial ORDER BY n) END,
-           run_at, follow_ups, now
+           run_at, follow_ups, trace, now
     FROM incoming
     ORDER BY task, key NULLS FIRST, n
     ON CONFLICT DO NOTHING
@@ -103,11 +104,11 @@ WITH moment AS MATERIALIZED (
     SELECT first.id
     FROM json_array_elements_text(:serials::text::json) AS line(serial)
     CROSS JOIN LATERAL (
-        SELECT id, state FROM penstock.task_executions
+        SELECT id, state, awaits FROM penstock.task_executions
         WHERE serial = line.serial AND serial IS NOT NULL AND finished_at IS NULL
         ORDER BY serial_place LIMIT 1
     ) AS first
-    WHERE first.state = 'waiting'
+    WHERE first.state = 'waiting' AND first.awaits IS NULL
 ), moved AS (
     UPDATE penstock.task_executions AS task
     SET state = CASE WHEN task.run_at > moment.now THEN 'scheduled' ELSE 'ready' END

@@ -17,6 +17,12 @@ SELECT least(
               ORDER BY root_id, seq OFFSET :most_events - 1 LIMIT 1), :highest::uuid)
 )::text;
 
+-- name: examine_whether_run
+-- Also if only its tasks are left of it.
+SELECT EXISTS (SELECT FROM penstock.workflow_executions WHERE id = :id::uuid)
+       OR coalesce((SELECT root_id = :id::uuid AND id <> :id::uuid FROM penstock.task_executions
+                    WHERE id >= :id::uuid ORDER BY id LIMIT 1), false);
+
 -- name: examine_executions
 SELECT task.id::text, task.root_id::text, task.task, task.queue, task.priority, task.state,
        task.sub_state, task.attempt, task.retries, task.crashes, task.suspect, task.fence,

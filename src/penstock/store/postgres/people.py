@@ -41,7 +41,7 @@ def withdraw(
         return None
     data = event_data(reason=reason)
     gone = {row[0] for row in session.rows("cancel", ids=ids, data=data, now=session.now)}
-    session.rows("request_cancel", ids=ids, notify=session.notify)
+    session.rows("request_cancel", ids=ids, data=data, now=session.now, notify=session.notify)
     advance(session, {row[4] for row in tasks if row[0] in gone and row[4] is not None})
     return Withdrawn(states, awaited_runs(row[5] for row in tasks if row[0] in gone))
 

@@ -33,10 +33,15 @@ WITH moment AS MATERIALIZED (
 SELECT id::text FROM moved;
 
 -- name: request_cancel
+-- Runs under the locks on the tasks. Who asks again is not told of again.
 WITH asked AS (
     UPDATE penstock.task_executions SET cancel_requested = true
-    WHERE id = ANY (:ids::uuid[]) AND state = 'running'
-    RETURNING queue
+    WHERE id = ANY (:ids::uuid[]) AND state = 'running' AND NOT cancel_requested
+    RETURNING id, root_id, queue
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, at)
+    SELECT root_id, id, 'task.cancel_requested', :data, coalesce(:now::timestamptz, clock_timestamp())
+    FROM asked ORDER BY id
 )
 SELECT count(pg_notify(penstock.wake_channel(queue), 'cancel'))
 FROM (SELECT DISTINCT queue FROM asked WHERE :notify) AS touched;

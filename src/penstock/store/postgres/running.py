@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 import psycopg
 
@@ -16,6 +17,8 @@ from penstock.store.postgres.session import Session
 from penstock.store.runs import Change, End, Locked, Output, RunChange, RunRow, RunWriter, TaskRow
 from penstock.store.scripts import Script, Step, run
 from penstock.store.sql import Statement
+
+T = TypeVar("T")
 
 
 class Writer:
@@ -62,7 +65,7 @@ class Writer:
             "event": change.event,
             "cancel": "yes" if change.cancel else "no",
             "error": change.error,
-            "data": None,
+            "data": change.data,
             "now": self._moment["now"],
         }
         yield Step(self.statements["change_run"], parameters)
@@ -90,8 +93,8 @@ def advance(
     run(advance_runs(Writer.of(session), locked, known), session.execute)
 
 
-def switch(session: Session, script: Callable[[RunWriter], Script[RunAnswer]]) -> RunAnswer:
-    """Pause, resume or rerun a run."""
+def switch(session: Session, script: Callable[[RunWriter], Script[T]]) -> T:
+    """Do what people want of runs as a whole."""
     with session.transaction():
         return run(script(Writer.of(session)), session.execute)
 
@@ -108,7 +111,8 @@ def cancel(
         if not locked:
             return run(steering.absent(session.statements, run_id), session.execute), []
         writer = Writer.of(session)
-        run(writer.change(run_id, RunChange(cancel=True, error=error)), session.execute)
+        asked = steering.ask_to_stop(writer, locked[0], reason=reason, error=error)
+        run(asked, session.execute)
         ids = run(steering.live_tasks(writer, locked[0]), session.execute)
         withdrawn = withdraw(session, ids, reason=reason, last_try=last_try)
         if withdrawn is None:

@@ -12,7 +12,7 @@ WITH moment AS MATERIALIZED (
 ), task AS MATERIALIZED (
     SELECT * FROM json_to_recordset(:tasks::text::json) AS new (
         n integer, id uuid, root_id uuid, task text, queue text, priority integer,
-        max_crashes integer, args text, state text, follow_ups text
+        max_crashes integer, args text, state text, follow_ups text, trace text
     )
 ), run AS (
     INSERT INTO penstock.workflow_executions (
@@ -28,10 +28,11 @@ WITH moment AS MATERIALIZED (
     RETURNING id, workflow, state
 ), created AS (
     INSERT INTO penstock.task_executions (
-        id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, created_at, finished_at
+        id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, trace, created_at,
+        finished_at
     )
     SELECT task.id, task.root_id, task.task, task.queue, task.priority, task.args, task.state,
-           task.max_crashes, task.follow_ups, moment.now,
+           task.max_crashes, task.follow_ups, task.trace, moment.now,
            CASE WHEN task.state = 'skipped' THEN moment.now END
     FROM task JOIN run ON run.id = task.root_id, moment
     ORDER BY task.n
@@ -104,6 +105,20 @@ CROSS JOIN LATERAL (
 -- name: run_results
 SELECT id::text, state, result FROM penstock.task_executions
 WHERE id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text(:ids::text::json)));
+
+-- name: run_trace
+-- All tasks of a run have the same, so any one of them can tell it.
+SELECT trace FROM penstock.task_executions WHERE id = :task_id::text::uuid;
+
+-- name: cancel_reasons
+-- What was said last to runs that were asked to stop.
+SELECT run.id, (
+    SELECT event.data FROM penstock.execution_events AS event
+    WHERE event.root_id = run.id::uuid AND event.type = 'workflow.cancel_requested'
+    ORDER BY event.root_id DESC, event.seq DESC
+    LIMIT 1
+)
+FROM json_array_elements_text(:ids::text::json) AS run (id);
 
 -- name: let_go
 -- Needs the lock on the runs. A task that waits is ready by now, or skipped, or scheduled if
@@ -195,14 +210,14 @@ WITH moment AS MATERIALIZED (
 ), task AS MATERIALIZED (
     SELECT * FROM json_to_recordset(:tasks::text::json) AS new (
         n integer, id uuid, root_id uuid, task text, queue text, priority integer,
-        max_crashes integer, args text, state text, follow_ups text
+        max_crashes integer, args text, state text, follow_ups text, trace text
     )
 ), created AS (
     INSERT INTO penstock.task_executions (
-        id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, created_at
+        id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, trace, created_at
     )
     SELECT task.id, task.root_id, task.task, task.queue, task.priority, task.args, task.state,
-           task.max_crashes, task.follow_ups, moment.now
+           task.max_crashes, task.follow_ups, task.trace, moment.now
     FROM task, moment
     ORDER BY task.n
 ), ready AS (
@@ -252,6 +267,11 @@ WITH moment AS MATERIALIZED (
       AND (task.state = 'scheduled'
            OR task.state = 'ready' AND task.id = ANY (ARRAY(SELECT task_execution_id FROM withdrawn)))
     RETURNING task.id, task.root_id, moment.now
+), word AS (
+    -- One that was promoted a moment ago is ready and not withdrawn: somebody looks once more.
+    INSERT INTO penstock.run_propagations (run_id)
+    SELECT DISTINCT task.root_id FROM penstock.task_executions AS task
+    WHERE task.id = ANY (ARRAY(SELECT id FROM wanted))
 )
 INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
 SELECT root_id, id, 'task.paused', now FROM moved ORDER BY id;
@@ -342,6 +362,9 @@ SELECT id::text, workflow, state, graph, fingerprint, inputs, cancel_requested, 
 FROM penstock.workflow_executions
 WHERE id = ANY (:ids::uuid[]);
 
+-- name: count_runs
+SELECT state, count(*) FROM penstock.workflow_executions GROUP BY state;
+
 -- name: find_runs
 SELECT id::text, workflow, state, graph, fingerprint, inputs, cancel_requested, error, deadline,
        created_at, finished_at
@@ -355,7 +378,7 @@ LIMIT :limit;
 -- name: elements_of
 SELECT id::text, root_id::text, task, args, queue, priority, state, sub_state, attempt, retries,
        crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
-       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at, awaits
 FROM penstock.task_executions
 WHERE id >= :first::uuid AND id <= :last::uuid AND root_id = :run_id::uuid
 ORDER BY id;
@@ -370,7 +393,7 @@ GROUP BY substr(id::text, 31, 3), state;
 -- name: tasks_of
 SELECT id::text, root_id::text, task, args, queue, priority, state, sub_state, attempt, retries,
        crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
-       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at, awaits
 FROM penstock.task_executions
 WHERE id > :run_id::uuid AND id <= :last::uuid AND root_id = :run_id::uuid
 ORDER BY id;

@@ -141,5 +141,5 @@ DELETE FROM penstock.propagations WHERE seq = ANY (ARRAY(SELECT seq FROM picked)
 RETURNING serial;
 
 -- name: ended
-SELECT id::text, task, state, follow_ups, result, error FROM penstock.task_executions
+SELECT id::text, task, state, follow_ups, result, error, trace FROM penstock.task_executions
 WHERE id = ANY (:ids::uuid[]) AND follow_ups IS NOT NULL;

@@ -274,7 +274,7 @@ class PostgresStore(Steered, Remembers, OnCallers):
         writer = running.Writer(self.statements, now=self._now(), notify=notify and self._notify)
         return start_runs(writer, runs)
 
-    def _steer(self, doing: str, script: Callable[[RunWriter], Script[RunAnswer]]) -> RunAnswer:
+    def _steer(self, doing: str, script: Callable[[RunWriter], Script[T]]) -> T:
         return self._run(doing, lambda session: running.switch(session, script))
 
     def cancel_run(self, run_id: str, *, reason: str | None = None) -> RunAnswer:
@@ -399,7 +399,7 @@ class PostgresStore(Steered, Remembers, OnCallers):
 
     # --- people -----------------------------------------------------------------------
 
-    def cancel(self, ids: Sequence[str], *, reason: str | None = None) -> list[CancelAnswer]:
+    def _cancel(self, ids: Sequence[str], *, reason: str | None) -> list[CancelAnswer]:
         wanted, withdrawn = sorted(set(ids)), None
         for tries_left in reversed(range(CANCEL_TRIES)):
             withdrawn = self._run(

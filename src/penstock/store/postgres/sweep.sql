@@ -60,7 +60,8 @@ WITH moment AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM swept) + (SELECT count(*) FROM swept_runs),
        (SELECT count(*) FROM finished),
-       (SELECT id::text FROM finished ORDER BY id DESC LIMIT 1);
+       (SELECT id::text FROM finished ORDER BY id DESC LIMIT 1),
+       (SELECT root_id::text FROM finished ORDER BY id DESC LIMIT 1);
 
 -- name: count_sweepable
 -- The same without a lock: whoever only asks disturbs nobody.
@@ -97,7 +98,8 @@ WITH moment AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM going) + (SELECT count(*) FROM whole),
        (SELECT count(*) FROM finished),
-       (SELECT id::text FROM finished ORDER BY id DESC LIMIT 1);
+       (SELECT id::text FROM finished ORDER BY id DESC LIMIT 1),
+       (SELECT root_id::text FROM finished ORDER BY id DESC LIMIT 1);
 
 -- name: events_to_look_at
 -- How far about so many events reach. Roots are taken whole, so the last one may bring more.

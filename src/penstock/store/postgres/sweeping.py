@@ -3,22 +3,23 @@
 from datetime import timedelta
 
 from penstock.model.executions import Swept
-from penstock.model.ids import last_id_of
 from penstock.store.decoding import LOWEST_ID
 from penstock.store.postgres.session import Session
+from penstock.store.ranges import behind
 
 
 def sweep(
     session: Session, *, older_than: timedelta, after: str | None, limit: int, dry_run: bool
 ) -> Swept:
-    ((removed, found, last),) = session.rows(
+    ((removed, found, last, root),) = session.rows(
         "count_sweepable" if dry_run else "sweep",
         older_than=older_than,
         after=after or LOWEST_ID,
         limit=limit,
         now=session.now,
     )
-    return Swept(removed, last_id_of(last) if found == limit else None)
+    following = None if found < limit else behind(last, root)
+    return Swept(removed, following)
 
 
 def sweep_events(

@@ -78,4 +78,5 @@ FROM taken
 WHERE task_executions.id = taken.id AND task_executions.state = 'ready'
 RETURNING id, root_id, fence, task, args, queue, priority, seq, attempt, retries, crashes,
           suspect, serial, follow_ups,
-          coalesce(run_at, CASE attempt WHEN 1 THEN created_at END) AS due_at;
+          coalesce(run_at, CASE attempt WHEN 1 THEN created_at END) AS due_at,
+          trace;

@@ -150,7 +150,7 @@ def claim(
                 wanted.worker_id,
                 transaction.now,
             )
-            for id_, root_id, *_, attempt, _, _, _, _, _, _ in rows
+            for id_, root_id, *_, attempt, _, _, _, _, _, _, _ in rows
         ]
     )
     return [_claimed(row, wanted.worker_id, transaction.now) for row in rows]
@@ -184,7 +184,7 @@ def _take(
 def _claimed(row: Row, worker_id: str, now: int) -> Claimed:
     (
         id_, root_id, fence, task, args, queue, priority, seq, attempt, retries, crashes, suspect,
-        serial, follow_ups, due_at,
+        serial, follow_ups, due_at, trace,
     ) = row  # fmt: skip
     return Claimed(
         lease=Lease(id_, fence, worker_id),
@@ -202,4 +202,5 @@ def _claimed(row: Row, worker_id: str, now: int) -> Claimed:
         claimed_at=moment_at(now),
         run_id=None if root_id == id_ else root_id,
         due_at=None if due_at is None else moment_at(due_at),
+        trace=trace,
     )

@@ -4,7 +4,7 @@ SET state = 'completed', sub_state = NULL, suspect = 0, settled_fence = fence, f
     worker_id = NULL, result = :result, writes = :writes, started_at = coalesce(:started_at, started_at),
     finished_at = :now
 WHERE id = :id AND fence = :fence AND worker_id IS :worker_id
-RETURNING id, root_id, task, follow_ups, serial;
+RETURNING id, root_id, task, follow_ups, serial, trace;
 
 -- name: holds_lease
 SELECT id FROM task_executions WHERE id = :id AND fence = :fence AND worker_id IS :worker_id;

@@ -45,14 +45,15 @@ def _complete(
     )
     if not rows:
         raise LeaseLost(lease.execution_id, doing="complete it")
-    ((id_, root_id, task, follow_ups, serial),) = rows
+    ((id_, root_id, task, follow_ups, serial, trace),) = rows
     events = [EventRow(root_id, id_, EventType.COMPLETED, None, lease.worker_id, now)]
     if started_at is not None:
         start = EventRow(root_id, id_, EventType.STARTED, None, lease.worker_id, started_at)
         events.insert(0, start)
     yield Step(statements["tell"], {"batch": encode_list(events)})
     # There is one writer, so nobody can be in the way: what comes after is released here.
-    if found := following([(id_, task, "completed", follow_ups, output.result, None)]):
+    end = (id_, task, "completed", follow_ups, output.result, None, trace)
+    if found := following([end]):
         yield from write_executions(statements, found, now=now)
     if serial is not None:
         yield from advance(statements, [serial], now=now)

@@ -25,7 +25,7 @@ WITH batch AS MATERIALIZED (
 )
 INSERT INTO task_executions (
     id, root_id, task, queue, priority, args, state, max_crashes, key, serial, serial_place,
-    run_at, follow_ups, created_at
+    run_at, follow_ups, trace, created_at
 )
 SELECT id, id,
        json_extract(value, '$.task'),
@@ -42,6 +42,7 @@ SELECT id, id,
        ), 0) + 1 + n END,
        run_at,
        json_extract(value, '$.follow_ups'),
+       json_extract(value, '$.trace'),
        :now
 FROM incoming
 WHERE true
@@ -71,7 +72,7 @@ WHERE found.id = coalesce(
 -- The head of each serial goes; the others wait behind it.
 UPDATE task_executions
 SET state = CASE WHEN run_at > :now THEN 'scheduled' ELSE 'ready' END
-WHERE state = 'waiting' AND id IN (
+WHERE state = 'waiting' AND awaits IS NULL AND id IN (
     SELECT (
         SELECT id FROM task_executions INDEXED BY task_executions_serial
         WHERE serial = line.value AND serial IS NOT NULL AND finished_at IS NULL

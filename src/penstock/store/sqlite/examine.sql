@@ -15,6 +15,12 @@ SELECT min(
               ORDER BY root_id, seq LIMIT 1 OFFSET :most_events - 1), :highest)
 );
 
+-- name: examine_whether_run
+-- Also if only its tasks are left of it.
+SELECT EXISTS (SELECT id FROM workflow_executions WHERE id = :id)
+       OR coalesce((SELECT root_id = :id AND id <> :id FROM task_executions
+                    WHERE id >= :id ORDER BY id LIMIT 1), 0);
+
 -- name: examine_executions
 -- There is one writer, so no serial needs a row to be ordered by, and nobody leaves word.
 SELECT task.id, task.root_id, task.task, task.queue, task.priority, task.state, task.sub_state,

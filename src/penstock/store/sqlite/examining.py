@@ -3,15 +3,9 @@
 from collections.abc import Iterator
 
 from penstock.model.examinations import Examined
-from penstock.model.ids import last_place_of
+from penstock.model.ids import last_id_of, last_place_of, run_of
 from penstock.store.decoding import HIGHEST_ID, LOWEST_ID
-from penstock.store.examined import (
-    EVENTS_PER_EXECUTION,
-    Stretch,
-    Values,
-    assemble,
-    last_of_stretch,
-)
+from penstock.store.examined import EVENTS_PER_EXECUTION, Stretch, Values, assemble
 from penstock.store.ranges import encode_ranges
 from penstock.store.scripts import Row
 from penstock.store.sqlite.transaction import Transaction
@@ -27,7 +21,7 @@ def examine(view: Transaction, *, after: str | None, until: str | None, limit: i
             most_events=EVENTS_PER_EXECUTION * limit,
             highest=HIGHEST_ID,
         )
-        until = last_of_stretch(reached)
+        until = _whole(view, reached)
     stretch = Stretch(
         view.rows("examine_executions", after=begin, until=until),
         view.rows("examine_runs", after=begin, until=until),
@@ -35,6 +29,13 @@ def examine(view: Transaction, *, after: str | None, until: str | None, limit: i
         _events(view, after=begin, until=until),
     )
     return assemble(stretch, lambda run_id: _values(view, run_id), until=until)
+
+
+def _whole(view: Transaction, reached: str) -> str:
+    """How far a stretch goes that must not end in the middle of a run."""
+    run_id = run_of(reached)
+    ((is_run,),) = view.rows("examine_whether_run", id=run_id)
+    return last_id_of(run_id) if is_run else reached
 
 
 def _values(view: Transaction, run_id: str) -> Values:

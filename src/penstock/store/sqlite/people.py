@@ -1,6 +1,6 @@
 """What people do to executions on SQLite: cancel and rerun them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from penstock.errors import KeyTaken
 from penstock.model.events import EventType
@@ -21,12 +21,12 @@ def withdraw(
     states = {row[0]: State(row[1]) for row in tasks}
     transaction.rows("withdraw", ids=wanted)
     moved = sorted(transaction.rows("cancel", ids=wanted, now=transaction.now))
-    transaction.rows("request_cancel", ids=wanted)
+    asked = sorted(transaction.rows("request_cancel", ids=wanted))
     data = event_data(reason=reason)
     transaction.tell(
         [
-            EventRow(root_id, id_, EventType.CANCELLED, data, None, transaction.now)
-            for id_, root_id, _ in moved
+            *_told(moved, EventType.CANCELLED, data, at=transaction.now),
+            *_told(asked, EventType.CANCEL_REQUESTED, data, at=transaction.now),
         ]
     )
     _advance_serials_of(transaction, moved)
@@ -34,6 +34,13 @@ def withdraw(
     children = awaited_runs(row[6] for row in tasks if row[0] in gone)
     around = {root_id for id_, root_id, _ in moved if root_id != id_}
     return Withdrawn(states, children), around
+
+
+def _told(
+    rows: Sequence[Row], event: EventType, data: str | None, *, at: int
+) -> Iterator[EventRow]:
+    for id_, root_id, *_ in rows:
+        yield EventRow(root_id, id_, event, data, None, at)
 
 
 def rerun(transaction: Transaction, ids: Sequence[str]) -> dict[str, State]:

@@ -14,8 +14,10 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('scheduled', 'wait
 RETURNING id, root_id, serial;
 
 -- name: request_cancel
+-- Who asks again is not told of again.
 UPDATE task_executions SET cancel_requested = 1
-WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'running';
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'running' AND NOT cancel_requested
+RETURNING id, root_id;
 
 -- name: rerun
 -- Those with a serial wait at first, at its end in the order of the ids.

@@ -1,6 +1,7 @@
 """Runs of workflows on SQLite: what has been decided, written on our connection or a caller's."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from penstock.model.events import EventType, RunEvent
 from penstock.model.executions import NewExecution
@@ -16,6 +17,8 @@ from penstock.store.sqlite.creating import in_iso, write_executions
 from penstock.store.sqlite.people import withdraw
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
 from penstock.store.sqlite.waking import wake
+
+T = TypeVar("T")
 
 
 class Writer:
@@ -127,7 +130,7 @@ class Writer:
             error=change.error,
         )
         if change.event is not None:
-            yield from self._write([], [self._event(run_id, None, change.event)])
+            yield from self._write([], [self._event(run_id, None, change.event, change.data)])
 
     def revive(self, run_id: str, task_ids: Sequence[str], *, ended: bool) -> Script[None]:
         yield self._step("revive", id=run_id)
@@ -178,8 +181,8 @@ def go_on(
         yield from advance_runs(Writer(statements, now=now), locked, known)
 
 
-def switch(transaction: Transaction, script: Callable[[RunWriter], Script[RunAnswer]]) -> RunAnswer:
-    """Pause, resume or rerun a run."""
+def switch(transaction: Transaction, script: Callable[[RunWriter], Script[T]]) -> T:
+    """Do what people want of runs as a whole."""
     return run(script(_writer(transaction)), transaction.execute)
 
 
@@ -191,7 +194,8 @@ def cancel(
     if not locked:
         return run(steering.absent(transaction.statements, run_id), transaction.execute)
     writer = _writer(transaction)
-    run(writer.change(run_id, RunChange(cancel=True, error=error)), transaction.execute)
+    asked = steering.ask_to_stop(writer, locked[0], reason=reason, error=error)
+    run(asked, transaction.execute)
     ids = run(steering.live_tasks(writer, locked[0]), transaction.execute)
     withdrawn, _ = withdraw(transaction, ids, reason=reason)
     for child in withdrawn.children:

@@ -31,7 +31,8 @@ WITH incoming AS MATERIALIZED (
     SELECT key AS n, value FROM json_each(:tasks)
 )
 INSERT INTO task_executions (
-    id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, created_at, finished_at
+    id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, trace, created_at,
+    finished_at
 )
 SELECT json_extract(value, '$.id'),
        json_extract(value, '$.root_id'),
@@ -42,6 +43,7 @@ SELECT json_extract(value, '$.id'),
        json_extract(value, '$.state'),
        json_extract(value, '$.max_crashes'),
        json_extract(value, '$.follow_ups'),
+       json_extract(value, '$.trace'),
        :now,
        CASE WHEN json_extract(value, '$.state') = 'skipped' THEN :now END
 FROM incoming
@@ -78,6 +80,10 @@ ORDER BY task.id;
 SELECT id, state, result FROM task_executions
 WHERE id IN (SELECT value FROM json_each(:ids));
 
+-- name: run_trace
+-- All tasks of a run have the same, so any one of them can tell it.
+SELECT trace FROM task_executions WHERE id = :task_id;
+
 -- name: let_go
 -- A task that waits is ready by now, or skipped, or scheduled if it was paused while it waited
 -- for its time.
@@ -100,6 +106,16 @@ SET state = CASE WHEN batch.state = 'ready' AND task.run_at > :now THEN 'schedul
 FROM batch
 WHERE task.id = batch.id AND task.state = 'waiting'
 RETURNING id, root_id, task, queue, priority, suspect, state, run_at, error;
+
+-- name: cancel_reasons
+-- What was said last to runs that were asked to stop.
+SELECT run.value, (
+    SELECT event.data FROM execution_events AS event INDEXED BY execution_events_root
+    WHERE event.root_id = run.value AND event.type = 'workflow.cancel_requested'
+    ORDER BY event.seq DESC
+    LIMIT 1
+)
+FROM json_each(:ids) AS run;
 
 -- name: end_runs
 WITH ended AS MATERIALIZED (
@@ -188,6 +204,9 @@ SELECT id, workflow, state, graph, fingerprint, inputs, cancel_requested, error,
 FROM workflow_executions
 WHERE id IN (SELECT value FROM json_each(:ids));
 
+-- name: count_runs
+SELECT state, count(*) FROM workflow_executions GROUP BY state;
+
 -- name: find_runs
 SELECT id, workflow, state, graph, fingerprint, inputs, cancel_requested, error, deadline,
        created_at, finished_at
@@ -201,7 +220,7 @@ LIMIT :limit;
 -- name: elements_of
 SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
        crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
-       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at, awaits
 FROM task_executions
 WHERE id >= :first AND id <= :last AND root_id = :run_id
 ORDER BY id;
@@ -216,7 +235,7 @@ GROUP BY substr(id, 31, 3), state;
 -- name: tasks_of
 SELECT id, root_id, task, args, queue, priority, state, sub_state, attempt, retries,
        crashes, max_crashes, suspect, cancel_requested, fence, worker_id, key, serial, run_at,
-       result, error, progress, writes, created_at, claimed_at, started_at, finished_at
+       result, error, progress, writes, created_at, claimed_at, started_at, finished_at, awaits
 FROM task_executions
 WHERE id > :run_id AND id <= :last AND root_id = :run_id
 ORDER BY id;

@@ -109,5 +109,5 @@ WHERE task.id = batch.id AND task.fence = batch.fence AND task.worker_id IS batc
 RETURNING id, root_id, worker_id;
 
 -- name: ended
-SELECT id, task, state, follow_ups, result, error FROM task_executions
+SELECT id, task, state, follow_ups, result, error, trace FROM task_executions
 WHERE id IN (SELECT value FROM json_each(:ids)) AND follow_ups IS NOT NULL;

@@ -302,7 +302,7 @@ class SqliteStore(Steered, Remembers, OnCallers):
         writer = running.Writer(self.statements, now=moment_now(self._given_now()))
         return undone_on_error(self.statements, start_runs(writer, runs))
 
-    def _steer(self, doing: str, script: Callable[[RunWriter], Script[RunAnswer]]) -> RunAnswer:
+    def _steer(self, doing: str, script: Callable[[RunWriter], Script[T]]) -> T:
         return self._write(doing, lambda transaction: running.switch(transaction, script))
 
     def cancel_run(self, run_id: str, *, reason: str | None = None) -> RunAnswer:
@@ -406,7 +406,7 @@ class SqliteStore(Steered, Remembers, OnCallers):
 
     # --- people -----------------------------------------------------------------------
 
-    def cancel(self, ids: Sequence[str], *, reason: str | None = None) -> list[CancelAnswer]:
+    def _cancel(self, ids: Sequence[str], *, reason: str | None) -> list[CancelAnswer]:
         def withdraw(transaction: Transaction) -> dict[str, State]:
             withdrawn, run_ids = people.withdraw(transaction, ids, reason=reason)
             script = running.go_on(self.statements, run_ids, now=transaction.now)

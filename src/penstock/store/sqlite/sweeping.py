@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
-from penstock.model.ids import last_id_of
 from penstock.store.batches import encode_strings
 from penstock.store.decoding import LOWEST_ID
-from penstock.store.ranges import encode_ranges
+from penstock.store.ranges import behind, encode_ranges
 from penstock.store.sqlite.transaction import Transaction
 
 
@@ -45,7 +44,7 @@ def executions(view: Transaction, old: Old) -> Batch:
     )
     ids = [id_ for id_, root_id in rows if id_ == root_id]
     runs = dict.fromkeys(root_id for id_, root_id in rows if id_ != root_id)
-    return Batch(ids, last_id_of(rows[-1][0]) if len(rows) == old.limit else None, tuple(runs))
+    return Batch(ids, behind(*rows[-1]) if len(rows) == old.limit else None, tuple(runs))
 
 
 def count(view: Transaction, batch: Batch) -> int:

@@ -1,0 +1,98 @@
+"""What deep tables and long transactions do to our own rate."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from benchmarks.driving import Bench
+from benchmarks.figures import Measured
+from benchmarks.records import NotOnce
+from benchmarks.sizes import Sizes
+from tests.contract.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.performance.filling import fill_finished, gather_statistics
+
+AT_ONCE = 50_000
+MakeBench = Callable[[str], Bench]
+
+
+def deep_benches(make: MakeBench, sizes: Sizes) -> dict[str, Bench]:
+    """Four databases: one with little in it, the others with many tasks of one state each."""
+    benches = {name: make(name) for name in ("shallow", "ready", "finished", "scheduled")}
+    for bench in benches.values():
+        bench.setup()
+    _enqueue(benches["ready"], sizes.deep)
+    _enqueue(benches["scheduled"], sizes.deep, later="30d")
+    _finish(benches["finished"], sizes.deep)
+    return benches
+
+
+def take_first(benches: Mapping[str, Bench], sizes: Sizes) -> Measured:
+    """Compare how fast the first tasks come from each of them, by turns."""
+    rates = {}
+    for name, bench in benches.items():
+        if name != "ready":
+            _enqueue(bench, sizes.first)
+        rates["shallow" if name == "shallow" else f"among {name}"] = _rate_of_first(
+            bench, sizes.first
+        )
+    return rates
+
+
+def hold_a_transaction(bench: Bench, sizes: Sizes) -> Measured:
+    """Drain with a snapshot that keeps every dead row from being removed, and without one."""
+    rates = {}
+    for key, held in (("not held", False), ("held", True)):
+        with _snapshot(bench.url) if held else _nothing():
+            _enqueue(bench, sizes.held)
+            rates[key] = _rate_of_first(bench, sizes.held)
+    return rates
+
+
+def _rate_of_first(bench: Bench, count: int) -> float:
+    """The rate at which so many handlers began; the worker is stopped then."""
+    before = bench.left()
+    with bench.workers() as crew:
+        crew.wait_for(count)
+    # What the worker had claimed and not begun it has given back; the rest is settled.
+    settled, once = before - bench.left(), len({one.number for one in crew.ran})
+    if not settled == once == len(crew.ran):
+        raise NotOnce(
+            bench.system.name, lost=settled - once, repeated=len(crew.ran) - once, strange=0
+        )
+    first = crew.ran[:count]
+    return (count - 1) / (first[-1].at - first[0].at)
+
+
+def _enqueue(bench: Bench, count: int, later: str | None = None) -> None:
+    for first in range(0, count, AT_ONCE):
+        numbers = bench.numbers(min(AT_ONCE, count - first))
+        if later is None:
+            bench.ask("bulk", numbers)
+        else:
+            bench.ask("bulk", numbers, later=later)
+
+
+def _finish(bench: Bench, count: int) -> None:
+    database: Database
+    if bench.system.kind == "postgres":
+        database = PostgresDatabase(bench.url, "penstock")
+    else:
+        database = SqliteDatabase(Path(bench.url.removeprefix("sqlite:///")))
+    fill_finished(database, count)
+    gather_statistics(database)
+    database.close()
+
+
+@contextmanager
+def _snapshot(url: str) -> Iterator[None]:
+    with psycopg.connect(url) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT pg_current_xact_id()")
+        yield
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield

@@ -1,0 +1,1 @@
+"""One program per system: it enqueues and works as that system's own documentation says."""

@@ -1,0 +1,138 @@
+"""What `penstock bench` measures, and what it makes of the figures."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import quantiles
+
+from penstock.app import App
+from penstock.errors import PenstockError
+
+ONE_BY_ONE = 500
+ONE_BY_ONE_FOR = 5.0  # seconds, where commits are slow
+AT_ONCE = 2_000
+AT_ONCE_FOR = 5.0
+MOST_AT_ONCE = 20_000
+DRAIN_PATIENCE = 30.0
+TICKS = 100
+APART = 0.03
+SLOW_COMMIT = 0.010
+SLOW_WAKE_UP = 0.1
+LOOK_EVERY = 0.02
+
+Tell = Callable[[float], None]  # how much of all is done, from 0 to 1
+
+
+class NotFinished(PenstockError):
+    """The worker of the benchmark did not get through what it had been given."""
+
+    def __init__(self, ran: int, of: int) -> None:
+        self.ran, self.of = ran, of
+        super().__init__(
+            f"{ran} of {of} tasks that do nothing ran within {DRAIN_PATIENCE:.0f} s, so there is "
+            "nothing to compare with. `penstock doctor` looks for what may hold them up."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was found; durations are in seconds."""
+
+    one_per_second: float
+    bulk_per_second: float
+    drain_per_second: float
+    latencies: Sequence[float]
+
+    def latency(self, percentile: int) -> float:
+        return quantiles(self.latencies, n=100, method="inclusive")[percentile - 1]
+
+
+def measure(app: App, tell: Tell) -> Figures:
+    """Measure on the empty tables of `app`, with a worker in the background of this process.
+
+    Raises:
+        NotFinished: tasks that do nothing were not done in time.
+    """
+    begun: list[float] = []
+
+    @app.task(name="penstock_bench")
+    async def nothing(number: int) -> None:
+        del number
+        begun.append(time.monotonic())
+
+    one_by_one = 0
+    started = time.monotonic()
+    while one_by_one < ONE_BY_ONE and time.monotonic() < started + ONE_BY_ONE_FOR:
+        nothing.enqueue(one_by_one)
+        one_by_one += 1
+        tell(0.2 * one_by_one / ONE_BY_ONE)
+    one_per_second = one_by_one / (time.monotonic() - started)
+
+    at_once = 0
+    started = time.monotonic()
+    while at_once < MOST_AT_ONCE and time.monotonic() < started + AT_ONCE_FOR:
+        app.enqueue_many(nothing.request(number) for number in range(AT_ONCE))
+        at_once += AT_ONCE
+        tell(0.2 + 0.2 * at_once / MOST_AT_ONCE)
+    bulk_per_second = at_once / (time.monotonic() - started)
+
+    there = one_by_one + at_once
+    with app.worker():
+        _wait(begun, there, lambda done: tell(0.4 + 0.4 * done))
+        drain_per_second = (there - 1) / max(begun[-1] - begun[0], 1e-6)
+        _wait_until_settled(app, there)
+        committed = []
+        for tick in range(TICKS):
+            nothing.enqueue(tick)
+            committed.append(time.monotonic())
+            time.sleep(APART)
+            tell(0.8 + 0.2 * tick / TICKS)
+        _wait(begun, there + TICKS, lambda _: None)
+    # The answer to a commit may be read after the task has begun.
+    latencies = [max(0.0, start - at) for at, start in zip(committed, begun[there:], strict=True)]
+    return Figures(one_per_second, bulk_per_second, drain_per_second, latencies)
+
+
+def advice(figures: Figures) -> Iterator[str]:
+    """Say what follows from the figures, the most telling thing first."""
+    commit = 1 / figures.one_per_second
+    if commit > SLOW_COMMIT:
+        yield (
+            f"A transaction of its own takes {commit * 1000:.0f} ms to enqueue in: the disk is "
+            "slow to confirm a write, or the server is far away. Enqueue in the transaction that "
+            "you have open anyway (`connection=`), where it costs hardly more than an INSERT."
+        )
+    if figures.latency(50) > SLOW_WAKE_UP:
+        yield (
+            f"A task waits {figures.latency(50) * 1000:.0f} ms for an idle worker, so wake-ups do "
+            "not arrive. Behind PgBouncer, set `listen_url` to a direct connection, or use its "
+            "session mode."
+        )
+    gain = figures.bulk_per_second / figures.one_per_second
+    yield (
+        f"enqueue_many writes tasks {gain:,.0f} times as fast as one transaction each: use it, or "
+        "one transaction, for more than a handful."
+    )
+    per_task = 1_000_000 / figures.drain_per_second
+    yield (
+        f"The engine itself needs {per_task:,.0f} µs for a task from claim to settlement, history "
+        f"included. Tasks that take much longer than that are limited by their own work: give "
+        "waiting ones more --slots, computing ones more --processes."
+    )
+
+
+def _wait(begun: Sequence[float], count: int, tell: Tell) -> None:
+    deadline = time.monotonic() + DRAIN_PATIENCE
+    while (ran := len(begun)) < count:
+        if time.monotonic() > deadline:
+            raise NotFinished(ran, count)
+        tell(ran / count)
+        time.sleep(LOOK_EVERY)
+
+
+def _wait_until_settled(app: App, count: int) -> None:
+    deadline = time.monotonic() + DRAIN_PATIENCE
+    while (settled := app.counts()["completed"]) < count:
+        if time.monotonic() > deadline:
+            raise NotFinished(settled, count)
+        time.sleep(LOOK_EVERY)

@@ -1,0 +1,75 @@
+"""`penstock bench` measures on the user's own database and leaves nothing of itself there."""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from penstock.cli import measuring
+from tests.e2e.command_line import CommandLine
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "ONE_BY_ONE", 20)
+    monkeypatch.setattr(measuring, "AT_ONCE", 100)
+    monkeypatch.setattr(measuring, "MOST_AT_ONCE", 200)
+    monkeypatch.setattr(measuring, "TICKS", 10)
+
+
+def test_it_tells_four_figures_and_what_follows_from_them(penstock: CommandLine) -> None:
+    answer = penstock("bench")
+    assert answer.status == 0
+    for what in ("enqueue, one transaction each", "many in one", "one worker process", "ms"):
+        assert what in answer.out
+    assert "\n- enqueue_many writes tasks" in answer.out
+
+
+def test_progress_goes_where_the_answer_does_not(penstock: CommandLine) -> None:
+    answer = penstock("bench", "--json")
+    assert "measuring" in answer.err
+    assert answer.json["tasks_per_second"] > 0
+    assert answer.json["latency_ms"]["p50"] <= answer.json["latency_ms"]["p95"]
+    assert answer.json["advice"]
+
+
+def test_the_users_own_tables_see_nothing_of_it(penstock: CommandLine) -> None:
+    assert penstock("admin", "migrate").status == 0
+    execution = penstock.enqueue("add")
+    assert penstock("bench").status == 0
+    with penstock.store() as store:
+        assert [one.id for one in store.find()] == [execution]
+        assert sum(store.counts().values()) == 1
+
+
+def test_no_file_is_left_beside_the_users_own(on_sqlite: CommandLine) -> None:
+    before = sorted(Path(on_sqlite.directory).iterdir())
+    assert on_sqlite("bench").status == 0
+    assert sorted(Path(on_sqlite.directory).iterdir()) == before
+
+
+def test_no_schema_is_left_in_the_users_database(on_postgres: CommandLine) -> None:
+    assert on_postgres("bench").status == 0
+    with psycopg.connect(on_postgres.url) as connection:
+        left = connection.execute(
+            "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'penstock\\_bench\\_%'"
+        ).fetchall()
+    assert left == []
+
+
+@pytest.mark.usefixtures("small")
+def test_a_worker_that_gets_nowhere_is_told_and_cleaned_up_after(
+    on_sqlite: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "DRAIN_PATIENCE", 0.0)
+    before = sorted(Path(on_sqlite.directory).iterdir())
+    answer = on_sqlite("bench")
+    assert answer.status == 1
+    assert "tasks that do nothing ran within 0 s" in answer.err
+    assert sorted(Path(on_sqlite.directory).iterdir()) == before
+
+
+def test_a_database_in_memory_is_refused(tmp_path: Path) -> None:
+    answer = CommandLine(tmp_path, "sqlite:///:memory:")("bench")
+    assert answer.status == 1
+    assert "seen by its own process alone" in answer.err

@@ -1,0 +1,56 @@
+"""What `penstock bench` says about its figures, and how it measures them."""
+
+import pytest
+
+from penstock import App
+from penstock.cli import measuring
+from penstock.cli.measuring import Figures, advice, measure
+
+
+def told(**changed: object) -> str:
+    well = {
+        "one_per_second": 1_000.0,
+        "bulk_per_second": 20_000.0,
+        "drain_per_second": 10_000.0,
+        "latencies": [0.001] * 100,
+    }
+    return "\n".join(advice(Figures(**(well | changed))))  # type: ignore[arg-type]
+
+
+def test_a_database_that_commits_slowly_is_told_of_the_callers_transaction() -> None:
+    assert "takes 50 ms" in told(one_per_second=20.0)
+    assert "connection=" in told(one_per_second=20.0)
+    assert "connection=" not in told()
+
+
+def test_wake_ups_that_do_not_arrive_are_noticed() -> None:
+    assert "listen_url" in told(latencies=[0.4] * 100)
+    assert "listen_url" not in told()
+
+
+def test_the_cost_of_a_task_and_the_gain_of_many_at_once_are_always_told() -> None:
+    assert "needs 100 µs" in told()
+    assert "20 times as fast" in told()
+
+
+def test_percentiles_are_those_of_the_waits() -> None:
+    figures = Figures(1.0, 1.0, 1.0, [n / 1000 for n in range(1, 101)])
+    assert 0.050 <= figures.latency(50) <= 0.051
+    assert 0.095 <= figures.latency(95) <= 0.096
+
+
+def test_measuring_says_how_far_it_is_and_finds_every_task_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(measuring, "AT_ONCE", 200)
+    monkeypatch.setattr(measuring, "MOST_AT_ONCE", 1_000)
+    shares: list[float] = []
+    app = App("sqlite:///:memory:")
+    figures = measure(app, shares.append)
+    counts = app.counts()
+    app.close()
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < 0.1
+    assert 0.9 < shares[-1] <= 1
+    assert counts == {**dict.fromkeys(counts, 0), "completed": counts["completed"]}
+    assert min(figures.one_per_second, figures.bulk_per_second, figures.drain_per_second) > 0
