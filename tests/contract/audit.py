@@ -64,7 +64,8 @@ def _complaints_about_runs(
 ) -> Iterator[str]:
     tasks: dict[str, list[tuple[str, State]]] = defaultdict(list)
     for root_id, task_id, state in database.query(
-        "SELECT root_id, id, state FROM task_executions WHERE root_id <> id ORDER BY id"
+        "SELECT root_id, id, CASE WHEN awaits IS NULL THEN state ELSE 'running' END"
+        " FROM task_executions WHERE root_id <> id ORDER BY id"
     ):
         if index_of(str(task_id)) is None:
             tasks[str(root_id)].append((str(task_id), State(state)))
@@ -73,14 +74,7 @@ def _complaints_about_runs(
     )
     for run_id, stored, text, cancel_requested, error, finished_at in runs:
         id_, state, graph = str(run_id), RunState(stored), decode_graph(text)
-        history = histories.pop(id_, [])
-        # Retention may have removed all of it, or all there was before it was rerun.
-        rerun = bool(history) and history[0] is RunEvent.RERUN
-        told: RunState | None = RunState.COMPLETED if rerun else None
-        for event in history:
-            told = RUN_TRANSITIONS[told, event]
-        if told != state and (history or state not in REMOVED_RUNS):
-            yield f"run {id_} is {state}, but its history ends in {told}"
+        yield from _untold(id_, state, histories.pop(id_, []))
         if (finished_at is not None) != (state in FINAL_RUN):
             yield f"run {id_} is {state} and finished at {finished_at}"
         mine = tasks.pop(id_, [])
@@ -96,6 +90,16 @@ def _complaints_about_runs(
             yield from _stuck(id_, graph, states)
     for run_id in tasks:
         yield f"tasks of run {run_id} are there without it"
+
+
+def _untold(run_id: str, state: RunState, history: list[RunEvent]) -> Iterator[str]:
+    # Retention may have removed all of it, or all there was before it was rerun.
+    rerun = bool(history) and history[0] is RunEvent.RERUN
+    told: RunState | None = RunState.COMPLETED if rerun else None
+    for event in history:
+        told = RUN_TRANSITIONS[told, event]
+    if told != state and (history or state not in REMOVED_RUNS):
+        yield f"run {run_id} is {state}, but its history ends in {told}"
 
 
 def _differing(run_id: str, state: RunState, end: RunState | None) -> Iterator[str]:

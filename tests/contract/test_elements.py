@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from penstock.model.executions import Claimed
 from penstock.model.graph import ForEach, Graph, Node
 from penstock.model.ids import MOST_ELEMENTS, element_id, index_of
 from penstock.model.outcomes import Outcome
@@ -14,7 +15,6 @@ from penstock.model.states import State
 from penstock.store.contract import Store
 from penstock.testing.clock import ManualClock
 from tests.contract.flows import (
-    Claimed,
     claim_all,
     completed,
     graph,

@@ -1,7 +1,7 @@
 """Runs under the hands of many at once: workers settle while people pause, cancel and rerun."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 
@@ -88,16 +88,15 @@ class Crowd:
     def _meddle_with(self, run_id: str, random: Random) -> None:
         store = self._store
         task_id = random.choice([one.id for one in store.tasks_of(run_id)])
-        random.choice(
-            [
-                lambda: store.pause_run(run_id),
-                lambda: store.resume_run(run_id),
-                lambda: store.cancel_run(run_id),
-                lambda: store.rerun_run(run_id),
-                lambda: store.rerun([task_id]),
-                lambda: store.cancel([task_id]),
-            ]
-        )()
+        acts: list[Callable[[], object]] = [
+            lambda: store.pause_run(run_id),
+            lambda: store.resume_run(run_id),
+            lambda: store.cancel_run(run_id),
+            lambda: store.rerun_run(run_id),
+            lambda: store.rerun([task_id]),
+            lambda: store.cancel([task_id]),
+        ]
+        random.choice(acts)()
 
     def _let_all_go(self) -> None:
         for run in self._store.runs(self._ids):
@@ -114,7 +113,8 @@ def test_whatever_happens_at_once_every_run_ends_as_its_tasks_say(store: Store) 
     store.start_runs(runs)
     crowd = Crowd(store, [run.id for run in runs])
 
-    in_threads([crowd.meddle, *(partial(crowd.work, n) for n in range(1, THREADS))], timeout=90)
+    workers: list[Callable[[], None]] = [partial(crowd.work, n) for n in range(1, THREADS)]
+    in_threads([crowd.meddle, *workers], timeout=90)
 
     store.propagate()
     assert not crowd.live()

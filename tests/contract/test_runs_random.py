@@ -91,8 +91,8 @@ def _rule(random: Random, upstream: list[int], depth: int) -> Rule:
         left = _rule(random, upstream, depth - 1)
         if random.random() < 0.3:
             return Not(left)
-        join = random.choice([Both, Either])
-        return join(left, _rule(random, upstream, depth - 1))
+        right = _rule(random, upstream, depth - 1)
+        return Both(left, right) if random.random() < 0.5 else Either(left, right)
     kind = random.random()
     if upstream and kind < 0.3:
         return TaskEnded(f"t{random.choice(upstream)}", random.choice(ENDS))  # type: ignore[arg-type]
@@ -145,7 +145,7 @@ class Model:
         n = self.context(place).get("n")
         if n is None:
             return False
-        return {"<": n < rule.operand, ">=": n >= rule.operand, "exists": True}[rule.test]
+        return bool({"<": n < rule.operand, ">=": n >= rule.operand, "exists": True}[rule.test])
 
     def _together(self, ended: Quantity, place: int) -> bool:
         ends = Counter(self.end(one) for one in self._nodes[place].after)

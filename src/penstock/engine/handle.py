@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from penstock.engine.deferrals import Check, GiveUpSlot, Next, TakeSlot, Wait
 from penstock.engine.handling import Defer, Desk, Handle, NoDeferralHere, storable
@@ -225,24 +225,27 @@ class AsyncTaskHandle(Handle):
         storable("name", name)
         return await self._desk.store.aonce_on(connection, self._claimed.lease, name)
 
+    @overload
     async def step(
-        self,
-        name: str,
-        function: Callable[P, Awaitable[T]] | Callable[P, T],
-        /,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
+        self, name: str, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
+    @overload
+    async def step(
+        self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
+    async def step(
+        self, name: str, function: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Any:
         """Call the function, plain or async, once: as `TaskHandle.step` does."""
         checked_name("step", name)
         steps = await self._read_steps()
         if name in steps:
-            return cast("T", result_of_step(name, function, steps[name]))
+            return result_of_step(name, function, steps[name])
         answer = function(*args, **kwargs)
         result = await answer if inspect.isawaitable(answer) else answer
         held = await asyncio.wrap_future(self._remembering(name, encode(result)))
         self._expect_remembered(name, held=held)
-        return cast("T", result)
+        return result
 
     async def wait_for(
         self,
