@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import assert_never
 
@@ -186,6 +186,7 @@ def prepared(sizes: Sizes) -> Iterator[Run]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, one round")
+    parser.add_argument("--rounds", type=int, metavar="N", help="take medians of so many rounds")
     parser.add_argument(
         "--systems", metavar="NAME,…", help=f"only these: {', '.join(one.name for one in SYSTEMS)}"
     )
@@ -197,14 +198,17 @@ def main() -> None:
     names = set(chosen.systems.split(",")) if chosen.systems else {one.name for one in SYSTEMS}
     parts = chosen.parts.split(",") if chosen.parts else list(PARTS)
     sizes = QUICK if chosen.quick else FULL
+    if chosen.rounds is not None:
+        sizes = replace(sizes, rounds=chosen.rounds)
     with prepared(sizes) as run:
         machine = describe_machine(run.postgres)
+        machine["sizes"] = f"{'quick' if chosen.quick else 'full'}, {sizes.rounds} rounds"
         systems = run.gather([one for one in SYSTEMS if one.name in names])
         for part in parts:
             PARTS[part](run, systems)
     page = list(as_markdown(run.results, machine, run.missing))
     print("\n" + "\n".join(page))
-    found = as_json(run.results, machine, run.missing, "quick" if chosen.quick else "full")
+    found = as_json(run.results, machine, run.missing)
     UNPUBLISHED.mkdir(parents=True, exist_ok=True)
     for directory in [UNPUBLISHED, EXPLANATION] if chosen.publish else [UNPUBLISHED]:
         write_json(directory / "performance.json", found)

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.figures import FIGURES, PROMISES, Figure, Results
+from benchmarks.figures import FIGURES, PROMISES, Results
 from benchmarks.systems import SYSTEMS, System
 
 BEGIN = "<!-- begin: written by `make bench` -->"
@@ -43,11 +43,10 @@ def describe_machine(server: str) -> dict[str, str]:
 
 
 def as_json(
-    results: Results, machine: Mapping[str, str], missing: Mapping[str, str], size: str
+    results: Results, machine: Mapping[str, str], missing: Mapping[str, str]
 ) -> dict[str, Any]:
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "sizes": size,
         "machine": dict(machine),
         "systems": {
             system.name: {"title": system.title, "settings": system.settings} for system in SYSTEMS
@@ -127,7 +126,7 @@ def _beside_each_other(results: Results, systems: list[System]) -> Iterator[str]
         (
             [
                 f"{figure.title}{', ' if figure.unit else ''}{figure.unit}",
-                *(shown(figure, results.get(figure.key, one.name)) for one in systems),
+                *(_shown(results.get(figure.key, one.name)) for one in systems),
             ]
             for figure in figures
         ),
@@ -139,11 +138,10 @@ def _lines(results: Results) -> Iterator[list[str]]:
         found, holds = promise.found(results), promise.holds(results)
         wanted = f"≥ {promise.least:,g}" if promise.most is None else f"≤ {promise.most:,g}"
         verdict = "not measured" if holds is None else "holds" if holds else "**falls short**"
-        yield [promise.says, "–" if found is None else _number(found), wanted, verdict]
+        yield [promise.says, _shown(found), wanted, verdict]
 
 
-def shown(figure: Figure, value: float | None) -> str:
-    del figure
+def _shown(value: float | None) -> str:
     return "–" if value is None else _number(value)
 
 

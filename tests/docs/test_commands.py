@@ -2,7 +2,6 @@
 
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,6 @@ from tests.docs.settling import Words
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands-at-work.md"
 WRITE = os.environ.get("WRITE_PAGES") == "1"  # what has been said becomes what the page shows
 ELSEWHERE = {"penstock demo", "penstock bench"}  # a show of a minute, and figures of one machine
-
-
-def long(test: Callable[..., None]) -> Callable[..., None]:
-    """Some fifty processes, one after the other."""
-    return pytest.mark.slow(pytest.mark.timeout(600)(test))
 
 
 def check(tour: Tour) -> None:
@@ -33,13 +27,15 @@ def check(tour: Tour) -> None:
     assert followed == page, "if it should be so: WRITE_PAGES=1 pytest tests/docs/test_commands.py"
 
 
-@long
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_the_page_shows_what_commands_say_on_sqlite(tmp_path: Path) -> None:
     settings = '[database]\nurl = "sqlite:///orders.db"\n'
     check(Tour("sqlite", tmp_path, settings, Words(tmp_path)))
 
 
-@long
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.postgres
 def test_commands_say_the_same_on_postgres(
     tmp_path: Path, postgres_url: str, postgres_schema: str

@@ -42,9 +42,8 @@ def dead_links(page: Path) -> list[str]:
         if "://" in target or target.startswith("mailto:"):
             continue
         path = (page.parent / unquote(target)).resolve() if target else page
-        if not path.exists() or not path.is_relative_to(ROOT):
-            dead.append(link)
-        elif anchor and anchor not in anchors_of(path.read_text()):
+        there = path.exists() and path.is_relative_to(ROOT)
+        if not there or (anchor and anchor not in anchors_of(path.read_text())):
             dead.append(link)
     return dead
 

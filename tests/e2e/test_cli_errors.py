@@ -166,3 +166,15 @@ def test_ctrl_c_ends_a_command_without_a_traceback(on_postgres: CommandLine) -> 
     assert (process.returncode, out) == (1, "")
     assert told.strip().startswith("Stopped.")
     assert "Traceback" not in told
+
+
+def test_a_workflow_is_told_from_a_task_that_nobody_knows(on_sqlite: CommandLine) -> None:
+    module = (
+        "from penstock import App\napp = App()\ndaily = app.workflow('daily')\n"
+        "@daily.task\ndef fetch(): ...\n"
+    )
+    (on_sqlite.directory / "flowing.py").write_text(module, "utf-8")
+    answer = on_sqlite.alone("enqueue", "flowing:app", "daily")
+    assert (answer.status, answer.out) == (2, "")
+    assert "'daily' is a workflow of flowing:app" in answer.err
+    assert ".start(" in answer.err

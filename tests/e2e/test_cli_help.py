@@ -85,3 +85,10 @@ def test_commands_options_and_choices_complete(words: str, expected: set[str]) -
     }
     offered = run("-m", "penstock", environment=asked).out.splitlines()
     assert {one.partition(",")[2] for one in offered} == expected
+
+
+@pytest.mark.parametrize("group", [(), ("admin",)])
+def test_no_summary_in_a_list_of_commands_is_cut(group: tuple[str, ...]) -> None:
+    listed = run("-m", "penstock", *group, "--help", environment={"COLUMNS": "80"}).out
+    assert "..." not in listed.partition("Commands:\n")[2]
+    assert max(map(len, listed.splitlines())) <= 80

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 
+from penstock import App, all_done
 from penstock.model.ids import new_id
 from penstock.model.outcomes import Failed
 from penstock.model.workers import WorkerInfo
@@ -17,6 +18,7 @@ from penstock.store.contract import Store
 from penstock.store.postgres import inspecting as inspecting_postgres
 from penstock.store.sqlite import inspecting as inspecting_sqlite
 from tests.e2e.command_line import Answer, CommandLine
+from tests.e2e.flows import work
 
 FIXED = (3, 51, 3)
 INDEX = "task_executions_due"
@@ -330,6 +332,37 @@ def test_failures_that_nobody_looked_at_are_told(penstock: CommandLine) -> None:
     execute(penstock, f"UPDATE task_executions SET finished_at = {days_ago(penstock, 8)}")
     found = findings(penstock("doctor", "--json"), "warning")
     assert "1 execution failed more than 7d ago, the first 8d ago" in found["failed executions"]
+    (one,) = penstock("list", "--json").json
+    assert penstock("dismiss", one["id"]).status == 0
+    assert "failed executions" in findings(penstock("doctor", "--json"), "ok")
+
+
+def test_a_failure_that_its_run_forgave_needs_nobody(penstock: CommandLine) -> None:
+    app = App(penstock.url, schema=penstock.schema)
+    forgiving, strict = app.workflow("forgiving"), app.workflow("strict")
+
+    @forgiving.task(retry=None)
+    def stumble() -> None:
+        raise ValueError
+
+    @forgiving.task(after=[stumble], when=all_done)
+    def go_on() -> None: ...
+
+    @strict.task(retry=None)
+    def fall() -> None:
+        raise ValueError
+
+    forgiving.start()
+    work(app)
+    old = f"UPDATE task_executions SET finished_at = {days_ago(penstock, 8)}"
+    execute(penstock, old)
+    assert "failed executions" in findings(penstock("doctor", "--json"), "ok")
+    strict.start()
+    work(app)
+    execute(penstock, old)
+    app.close()
+    found = findings(penstock("doctor", "--json"), "warning")
+    assert "1 execution failed more than" in found["failed executions"]
 
 
 # --- the settings -----------------------------------------------------------------------

@@ -143,6 +143,34 @@ def test_one_trace_leads_from_a_request_over_a_retry_through_a_workflow(
     assert thank.parent.span_id == request.context.span_id
 
 
+def test_a_run_that_a_task_waits_for_is_in_the_trace_of_the_task(
+    flows: App, recorded: Recorded
+) -> None:
+    inner = flows.workflow("inner")
+
+    @inner.task
+    def leaf() -> int:
+        return 1
+
+    @flows.task
+    def outer(handle: TaskHandle) -> int:
+        return int(handle.run(inner)["leaf"])
+
+    flows.add_hooks(Tracing(recorded.provider))
+    with recorded.tracer.start_as_current_span("nightly"):
+        execution = outer.enqueue()
+    work(flows)
+
+    assert execution.result(timeout=0) == 1
+    (nightly,), (leaf_span,) = recorded.named("nightly"), recorded.named("process inner.leaf")
+    attempts = recorded.named("process outer")
+    told = [(span.attributes or {})["penstock.outcome"] for span in attempts]
+    assert told == ["suspended", "completed"]
+    for span in (leaf_span, *attempts):
+        assert span.parent is not None
+        assert span.parent.span_id == nightly.context.span_id
+
+
 def test_an_attempt_without_a_request_behind_it_is_a_trace_of_its_own(
     flows: App, recorded: Recorded
 ) -> None:

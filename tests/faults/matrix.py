@@ -15,6 +15,7 @@ class Row(NamedTuple):
 
 
 CRASH = "faults/test_crash_points.py::"
+FLOWS = "faults/test_workflow_kills.py::"
 KILLED = "faults/test_killed_workers.py::"
 STOPPED = "faults/test_stopped_workers.py::"
 REPLIES = "faults/test_database_lost_replies.py::"
@@ -101,6 +102,45 @@ ROWS = (
         (
             "faults/test_poison_pills.py::test_a_poison_pill_is_abandoned_and_its_neighbours_complete",
             "faults/test_poison_pills.py::test_a_pill_that_acts_late_does_not_take_its_neighbours_along",
+        ),
+    ),
+    # --- workflows ----------------------------------------------------------------------
+    Row(
+        "kill -9 in the middle of workflows",
+        "SIGKILL to one worker of three, again and again, during 200 diamonds",
+        "every run ends with the results and the context that it has without a kill",
+        (f"{FLOWS}test_diamonds_end_as_if_nobody_had_been_killed",),
+    ),
+    Row(
+        "kill -9 while tasks wait for runs that they started",
+        "SIGKILL to one worker of three, again and again, during 200 parents",
+        "each starts one run, and gets its results",
+        (f"{FLOWS}test_parents_see_the_results_of_their_children_once",),
+    ),
+    Row(
+        "kill -9 after a durable step",
+        "a task ends its own process after each of its steps",
+        "what was stored is not taken again",
+        (f"{FLOWS}test_a_task_killed_after_a_step_does_not_take_it_again",),
+    ),
+    Row(
+        "a signal races the suspension that waits for it",
+        "200 tasks are told when they have just begun, while workers are killed",
+        "each goes on with what it was told",
+        (f"{FLOWS}test_a_signal_that_races_a_suspension_is_never_lost",),
+    ),
+    Row(
+        "a run is cancelled while it completes",
+        "100 runs are cancelled when their last task has just begun, while workers are killed",
+        "one end each, that of the last task",
+        (f"{FLOWS}test_a_run_cancelled_while_it_completes_ends_once",),
+    ),
+    Row(
+        "people meddle with runs that workers settle",
+        "a thread that pauses, resumes, cancels and reruns, beside four that settle",
+        "every run ends as its tasks say",
+        (
+            "contract/test_runs_races.py::test_whatever_happens_at_once_every_run_ends_as_its_tasks_say",
         ),
     ),
     # --- lost replies -------------------------------------------------------------------
@@ -198,9 +238,12 @@ ROWS = (
     ),
     Row(
         "a transaction is left open throughout",
-        "a foreign session that holds back the vacuum",
+        "a foreign session that holds back the vacuum, or a row of the outbox",
         "the drain goes on",
-        (f"{SERVER}test_a_transaction_left_open_throughout_holds_nothing_up",),
+        (
+            f"{SERVER}test_a_transaction_left_open_throughout_holds_nothing_up",
+            "faults/test_database_transactions.py::test_a_claim_steps_over_what_somebody_holds",
+        ),
     ),
     Row(
         "deadlocks and serialisation failures",
@@ -282,11 +325,12 @@ ROWS = (
     ),
     Row(
         "two parents end at once",
-        "in one batch, and a hundred in two processes",
+        "in one batch, a hundred in random order, and in two processes in a thousand runs",
         "their child is released once",
         (
             "contract/test_runs.py::test_two_parents_in_one_batch_release_their_child_once",
             "contract/test_runs_random.py::test_a_fan_of_a_hundred_comes_together_once",
+            "contract/test_concurrency.py::test_a_child_whose_parents_end_at_the_same_time_elsewhere_is_released_once",
         ),
     ),
     Row(

@@ -1,9 +1,10 @@
-"""What a worker leaves open on PostgreSQL while it works."""
+"""What a worker leaves open on PostgreSQL while it works, and what others leave open."""
 
 import threading
 import time
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from penstock import App, AsyncTaskHandle, TaskHandle
@@ -53,3 +54,25 @@ def test_no_transaction_is_open_while_long_handlers_run(server: Server) -> None:
     assert {client.name for client in seen} == {"penstock", "penstock listener"}
     assert [client for client in seen if client.state.startswith("idle in transaction")] == []
     assert [client for client in seen if (client.transaction_age or 0.0) > OLD] == []
+
+
+def test_a_claim_steps_over_what_somebody_holds(server: Server) -> None:
+    app = App(server.url, migrate=True)
+
+    @app.task
+    def work(number: int) -> int:
+        return number
+
+    held, free = work.enqueue(1), work.enqueue(2)
+    with psycopg.connect(server.url) as somebody:
+        somebody.execute(
+            "SELECT FROM penstock.task_outbox WHERE task_execution_id = %s FOR UPDATE", [held.id]
+        )
+        with app.worker():
+            try:
+                assert free.result(timeout=20) == 2
+                assert held.refresh().state == "ready"
+            finally:
+                somebody.rollback()  # a worker whose claim waits for it could not stop
+            assert held.result(timeout=20) == 1
+    app.close()

@@ -1,4 +1,7 @@
-"""Workflows, their children and durable steps, while workers are killed at random."""
+"""Workflows, their children and durable steps, while workers are killed at random.
+
+And while people signal and cancel at the very moment at which workers suspend and complete.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -150,3 +153,53 @@ def test_a_task_killed_after_a_step_does_not_take_it_again(
             assert count <= types(app.store, execution_id).count("task.recovered") + 1
         assert count <= 1 + types(app.store, execution_id).count("task.recovered")
     assert sum(count == 1 for count in taken.values()) > 0.9 * len(taken)
+
+
+def test_a_signal_that_races_a_suspension_is_never_lost(
+    app: App, place: Place, workers: Workers
+) -> None:
+    asking = app.enqueue_many(flow_tasks.ask.request(n) for n in range(CROWD))
+    killing = Killing(workers, seed=4)
+    numbers = {execution.id: n for n, execution in enumerate(asking)}
+    answered: set[str] = set()
+
+    def done() -> int:
+        # Whoever has just begun is about to wait: before, while or after it does, it is answered.
+        for execution_id, *_ in lines(place):
+            if execution_id not in answered:
+                app.signal(execution_id, "answer", numbers[execution_id])
+                answered.add(execution_id)
+        return sum(one.state in FINAL for one in app.store.get(list(numbers)))
+
+    until(done, CROWD, killing, every=50)
+
+    assert [one.refresh().result(timeout=0) for one in asking] == list(range(CROWD))
+    suspended = [types(app.store, one.id).count("task.suspended") for one in asking]
+    assert max(suspended) == 1  # one answer, so one wait at most
+
+
+def test_a_run_cancelled_while_it_completes_ends_once(
+    app: App, place: Place, workers: Workers
+) -> None:
+    runs = [flow_tasks.diamond.start(number=n) for n in range(CROWD // 2)]
+    killing = Killing(workers, seed=5)
+    run_of = {run.tasks["bottom"].id: run for run in runs}
+    cancelled: set[str] = set()
+
+    def done() -> int:
+        for execution_id, task in lines(place):
+            if task == "bottom" and execution_id not in cancelled:
+                run_of[execution_id].cancel("too late, or just in time")
+                cancelled.add(execution_id)
+        return ended_runs(app)
+
+    until(done, len(runs), killing, every=20)
+
+    for run in runs:
+        run.refresh()
+        assert run.state in {"completed", "cancelled"}
+        ends = {"workflow.completed", "workflow.cancelled", "workflow.failed"}
+        told = [event.type for event in run.history() if event.type in ends]
+        assert told == [f"workflow.{run.state}"]
+        # Whoever completed in spite of the request stays completed, and so does its run.
+        assert run.tasks["bottom"].state == run.state

@@ -14,6 +14,8 @@ SETTLE = "tests/contract/test_settle.py"
 RECOVER = "tests/contract/test_recover.py"
 WORKERS = "tests/contract/test_workers.py"
 OUTBOX = "tests/contract/test_outbox.py"
+WAITS = "tests/contract/test_waits.py"
+ON_CALLERS = "tests/contract/test_runs_on_callers.py"
 
 
 class Mutant(NamedTuple):
@@ -91,6 +93,19 @@ MUTANTS = (
         "SELECT :worker_id AS id;",
         ("tests/contract/test_claim.py::test_a_worker_that_never_registered_claims_nothing",),
         "is_alive",
+    ),
+    Mutant(
+        "postgres: a claim waits for rows that somebody holds",
+        f"{PG}claim.sql",
+        "        FOR UPDATE SKIP LOCKED\n",
+        "        FOR UPDATE\n",
+        (
+            (
+                "tests/faults/test_database_transactions.py::"
+                "test_a_claim_steps_over_what_somebody_holds"
+            ),
+        ),
+        "claim_ready",
     ),
     Mutant(
         "postgres: UNIQUE is taken from the outbox",
@@ -250,5 +265,98 @@ MUTANTS = (
         "connection.prepare_threshold = None",
         "pass",
         ("tests/faults/test_pgbouncer.py::test_workers_behind_a_pooler_do_all_that_there_is",),
+    ),
+    # --- runs ---------------------------------------------------------------------------
+    Mutant(
+        "postgres: a run is read without its lock",
+        f"{PG}runs.sql",
+        "ORDER BY id\nFOR NO KEY UPDATE;",
+        "ORDER BY id;",
+        (
+            (
+                "tests/contract/test_concurrency.py::"
+                "test_a_child_whose_parents_end_at_the_same_time_elsewhere_is_released_once"
+            ),
+        ),
+        "lock_runs",
+    ),
+    Mutant(
+        "a task is let go although a dependency lives",
+        "penstock/model/graph.py",
+        "if not all(state in FINAL for state in dependencies):",
+        "if not any(state in FINAL for state in dependencies):",
+        ("tests/contract/test_runs.py::test_a_rule_decides_once_all_dependencies_have_ended",),
+    ),
+    Mutant(
+        "postgres: a completion in a caller's transaction leaves no word for its run",
+        f"{PG}complete.sql",
+        "SELECT root_id FROM moved WHERE root_id <> id\n",
+        "SELECT root_id FROM moved WHERE false\n",
+        (f"{ON_CALLERS}::test_dependents_go_on_after_the_commit_of_a_completion",),
+        "complete",
+    ),
+    Mutant(
+        "postgres: the end of a run leaves no word for the task that waits for it",
+        f"{PG}runs.sql",
+        "SELECT parent_id FROM closed WHERE parent_id IS NOT NULL",
+        "SELECT parent_id FROM closed WHERE false",
+        (f"{WAITS}::test_the_end_of_a_child_lets_its_parent_go_on",),
+        "let_go",
+    ),
+    # --- steps and waits ----------------------------------------------------------------
+    Mutant(
+        "postgres: whoever lost a task stores steps of it",
+        f"{PG}waits.sql",
+        "AND task.fence = batch.fence AND task.worker_id IS NOT DISTINCT FROM batch.worker_id",
+        "",
+        (f"{WAITS}::test_whoever_lost_the_task_has_nothing_to_remember",),
+        "store_steps",
+    ),
+    Mutant(
+        "sqlite: whoever lost a task stores steps of it",
+        f"{SQLITE}waits.sql",
+        " AND task.fence = batch.fence AND task.worker_id IS batch.worker_id",
+        "",
+        (f"{WAITS}::test_whoever_lost_the_task_has_nothing_to_remember",),
+        "store_steps",
+    ),
+    Mutant(
+        "postgres: a step is stored over an earlier one",
+        f"{PG}waits.sql",
+        "ON CONFLICT DO NOTHING",
+        "ON CONFLICT (task_execution_id, name) DO UPDATE SET result = excluded.result",
+        (f"{WAITS}::test_the_first_result_of_a_step_stays",),
+        "store_steps",
+    ),
+    Mutant(
+        "postgres: whoever lost a task starts runs for it",
+        f"{PG}waits.sql",
+        " AND fence = :fence AND worker_id IS NOT DISTINCT FROM :worker_id",
+        " AND :fence > 0 AND :worker_id <> ''",
+        (f"{WAITS}::test_whoever_lost_the_task_starts_no_child",),
+        "hold_lease",
+    ),
+    Mutant(
+        "postgres: any signal ends a wait",
+        f"{PG}waits.sql",
+        "WHERE signal.task_execution_id = task.id AND signal.name = substr(task.awaits, 8))",
+        "WHERE signal.task_execution_id = task.id)",
+        (f"{WAITS}::test_a_signal_of_another_name_is_kept_and_ends_no_wait",),
+        "wake_tasks",
+    ),
+    Mutant(
+        "sqlite: any signal ends a wait",
+        f"{SQLITE}waits.sql",
+        "            AND signal.name = substr(task_executions.awaits, 8))",
+        "            )",
+        (f"{WAITS}::test_a_signal_of_another_name_is_kept_and_ends_no_wait",),
+        "wake_tasks",
+    ),
+    Mutant(
+        "postgres: a signal that came before the wait is not looked for",
+        f"{PG}settling.py",
+        "        wake(session, suspended)\n",
+        "",
+        (f"{WAITS}::test_a_signal_that_came_before_the_wait_ends_it_at_once",),
     ),
 )

@@ -21,13 +21,13 @@ listen_port = {listen}
 auth_type = any
 unix_socket_dir =
 pool_mode = {mode}
-default_pool_size = 20
+default_pool_size = {size}
 ignore_startup_parameters = {ignored}
 """
 
 
 @contextmanager
-def pooled(url: str, directory: Path, *, mode: str, ignored: str) -> Iterator[str]:
+def pooled(url: str, directory: Path, *, mode: str, ignored: str, size: int = 20) -> Iterator[str]:
     """Yield the URL of the same database behind a PgBouncer in this mode."""
     binary = program("pgbouncer")
     parts, listen = urlsplit(url), free_ports()
@@ -40,6 +40,7 @@ def pooled(url: str, directory: Path, *, mode: str, ignored: str) -> Iterator[st
             password=parts.password or "",
             listen=listen,
             mode=mode,
+            size=size,
             ignored=ignored,
         ),
         "utf-8",

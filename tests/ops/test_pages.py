@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -60,3 +62,18 @@ def test_the_example_of_hooks_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", page, re.MULTILINE):
         for hook in re.findall(r"\w+", name):
             assert hasattr(namespace["Hooks"], hook), hook
+
+
+def test_the_example_of_traces_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "operate" / "traces.md").read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    work = "with app.worker() as worker: worker.wait_until_idle()\nprovider.shutdown()\n"
+    # In a process of its own: a provider is set once and for all.
+    finished = subprocess.run(
+        [sys.executable, "-c", code + work],
+        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    for name in re.findall(r"`((?:messaging|penstock)\.[\w.]+)`", page):
+        assert name == "penstock.run_id" or f'"{name}"' in finished.stdout, name
+    assert finished.stdout.count('"trace_id"') >= 2
+    assert len(set(re.findall(r'"trace_id": "(\w+)"', finished.stdout))) == 1

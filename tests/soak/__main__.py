@@ -19,11 +19,13 @@ from random import Random
 from typing import NamedTuple
 
 import click
+from msgspec.json import decode
 
 from penstock.errors import StoreError
-from penstock.model.states import FINAL
+from penstock.model.runs import FINAL_RUN
+from penstock.model.states import FINAL, State
 from penstock.testing.proxy import Proxy, proxy_to
-from tests.soak import tasks
+from tests.soak import flows, mixture, tasks
 from tests.soak.auditing import Audit, audit
 from tests.soak.crew import Crew
 from tests.soak.injecting import Injector
@@ -33,6 +35,7 @@ from tests.support.servers import Server, private_server
 from tests.support.workers import Place
 
 AT_ONCE = 200
+RUNS_AT_ONCE = 8
 FEED_EVERY = 1.0  # slower than the workers could go: faults are what this is about, not speed
 DEEPEST = 600  # ready executions: enough for everybody, and few enough to be done in time
 LOOK_EVERY = 0.05
@@ -70,7 +73,9 @@ class Soak:
         self._random = random
         self._number = 0
         self._feed_at = 0.0
+        self._unanswered: list[tuple[str, int]] = []
         self.acknowledged: list[str] = []
+        self.flows: list[str] = []
         self.faults: Counter[str] = Counter()
 
     def run(self, planned: Sequence[Planned], seconds: float) -> None:
@@ -96,10 +101,33 @@ class Soak:
             if sum(depth.ready for depth in tasks.app.store.depths()) > DEEPEST:
                 return
             self._number += AT_ONCE
-            requests = tasks.requests(self._random, self._number, AT_ONCE)
-            self.acknowledged += [one.id for one in tasks.app.enqueue_many(requests)]
+            self._answer(self._unanswered)
+            requests = mixture.requests(self._random, self._number, AT_ONCE)
+            enqueued = tasks.app.enqueue_many(requests)
+            self.acknowledged += [one.id for one in enqueued]
+            asking = [
+                (one.id, number)
+                for number, one in enumerate(enqueued, self._number)
+                if one.task in flows.ASKING and flows.waits_for_answer(number)
+            ]
+            # Some are answered while they are about to wait, and some when they have waited.
+            self._unanswered = asking[::2]
+            self._answer(asking[1::2])
+            started = flows.start_some(self._random, self._number, RUNS_AT_ONCE)
+            self.flows += [one.id for one in started]
         except StoreError:
             return  # nobody said that they were enqueued, so nobody may rely on it
+
+    def _answer(self, asking: Sequence[tuple[str, int]]) -> None:
+        for execution_id, number in asking:
+            tasks.app.signal(execution_id, flows.ANSWER, number)
+
+    def _answer_the_rest(self) -> None:
+        """Also to those whose enqueuing was never acknowledged, and whose answer was lost."""
+        waiting = tasks.app.store.find(state=State.WAITING, limit=5_000)
+        self._answer(
+            [(one.id, decode(one.args)["number"]) for one in waiting if one.task in flows.ASKING]
+        )
 
     def finish(self) -> None:
         """Let nothing go wrong any more, and wait until all is done."""
@@ -107,11 +135,17 @@ class Soak:
         deadline = time.monotonic() + LAST_PATIENCE
         while time.monotonic() < deadline:
             self._crew.keep_up()
-            counts = tasks.app.store.counts()
-            if all(count == 0 for state, count in counts.items() if state not in FINAL):
+            if self._is_all_done():
                 break
+            self._answer_the_rest()
             time.sleep(0.5)
         self._crew.dismiss()
+
+    def _is_all_done(self) -> bool:
+        states, runs = tasks.app.store.counts(), tasks.app.store.run_counts()
+        live = [count for state, count in states.items() if state not in FINAL]
+        live += [count for state, count in runs.items() if state not in FINAL_RUN]
+        return not any(live)
 
 
 def soak(database: str, minutes: float, seed: int, directory: Path) -> tuple[Audit, Soak]:
@@ -127,7 +161,7 @@ def soak(database: str, minutes: float, seed: int, directory: Path) -> tuple[Aud
         try:
             running.run(planned, 60 * minutes)
             running.finish()
-            return audit(tasks.app.store, where.ours, running.acknowledged), running
+            return audit(tasks.app.store, where.ours, running.acknowledged, running.flows), running
         finally:
             crew.end()
             tasks.app.close()
@@ -145,8 +179,9 @@ def main(*, minutes: float, seed: int, database: str) -> None:
         found, running = soak(one, minutes, seed, directory)
         wrong += len(found.complaints)
         click.echo(
-            f"\n{one}, seed {seed}: {found.executions} executions, {found.events} events, "
-            f"{found.runs} runs of which {found.extra_runs} were repetitions; "
+            f"\n{one}, seed {seed}: {found.executions} executions, "
+            f"{found.flows} runs of workflows, {found.events} events; "
+            f"handlers began {found.runs} times, of which {found.extra_runs} were repetitions; "
             f"{found.recovered} recovered, {found.abandoned} abandoned, {found.effects} effects; "
             f"{running.faults.total()} faults in {minutes:g} minutes"
         )

@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -12,7 +11,8 @@ from penstock.model.events import EventType
 from penstock.model.states import FINAL, State
 from penstock.store.contract import Store
 from tests.soak import tasks
-from tests.support.handling import connected, effects
+from tests.soak.auditing_flows import query, wrong_with_flows
+from tests.support.handling import effects
 from tests.support.workers import Place
 
 MOST_COMPLAINTS = 50
@@ -22,6 +22,7 @@ MOST_COMPLAINTS = 50
 class Audit:
     executions: int = 0
     events: int = 0
+    flows: int = 0  # runs of workflows
     runs: int = 0
     extra_runs: int = 0
     recovered: int = 0
@@ -35,9 +36,14 @@ class Audit:
             self.complaints.append(sentence)
 
 
-def audit(store: Store, place: Place, acknowledged: Collection[str]) -> Audit:
-    """Compare the tables with each other and with the ledgers; complain of every difference."""
-    found = Audit()
+def audit(
+    store: Store, place: Place, acknowledged: Collection[str], flows: Collection[str]
+) -> Audit:
+    """Compare the tables with each other and with the ledgers; complain of every difference.
+
+    `acknowledged` are executions that somebody was told of, and `flows` such runs of workflows.
+    """
+    found = Audit(flows=sum(store.run_counts().values()))
     for stretch in verify(store):
         found.executions += stretch.executions
         found.events += stretch.events
@@ -45,7 +51,7 @@ def audit(store: Store, place: Place, acknowledged: Collection[str]) -> Audit:
             found.complain(f"{finding.execution_id} {finding.code}: {finding.wrong}")
     executions = {
         id_: (task, State(state), args)
-        for id_, task, state, args in _query(
+        for id_, task, state, args in query(
             place, "SELECT CAST(id AS text), task, state, args FROM task_executions"
         )
     }
@@ -55,24 +61,35 @@ def audit(store: Store, place: Place, acknowledged: Collection[str]) -> Audit:
     for id_, (task, state, _) in executions.items():
         if state not in FINAL:
             found.complain(f"{id_} ({task}) never ended: it is {state}")
-    _check_runs(found, place, executions)
+    told = _told(place)
+    _check_runs(found, place, executions, told)
     _check_effects(found, place, executions)
     _check_follow_ups(found, executions)
+    for complaint in wrong_with_flows(place, flows, told):
+        found.complain(complaint)
     return found
 
 
 Executions = Mapping[str, tuple[str, State, str]]
 
 
-def _check_runs(found: Audit, place: Place, executions: Executions) -> None:
-    """Every run has its claim, and every claim but the first an event that explains it."""
+Told = Mapping[str, Counter[str]]
+
+
+def _told(place: Place) -> Told:
+    """How often each thing happened to each execution."""
     told: dict[str, Counter[str]] = defaultdict(Counter)
-    for id_, kind, count in _query(
+    for id_, kind, count in query(
         place,
         "SELECT CAST(task_execution_id AS text), type, count(*) FROM execution_events "
-        "GROUP BY task_execution_id, type",
+        "WHERE task_execution_id IS NOT NULL GROUP BY task_execution_id, type",
     ):
         told[id_][kind] = count
+    return told
+
+
+def _check_runs(found: Audit, place: Place, executions: Executions, told: Told) -> None:
+    """Every run has its claim, and every claim but the first an event that explains it."""
     began = Counter(run.execution_id for run in place.runs())
     found.runs = began.total()
     found.extra_runs = began.total() - len(began)
@@ -82,7 +99,12 @@ def _check_runs(found: Audit, place: Place, executions: Executions) -> None:
         lives = 1 + counts[EventType.RERUN]
         back = sum(
             counts[kind]
-            for kind in (EventType.RECOVERED, EventType.RELEASED, EventType.RETRY_SCHEDULED)
+            for kind in (
+                EventType.RECOVERED,
+                EventType.RELEASED,
+                EventType.RETRY_SCHEDULED,
+                EventType.SUSPENDED,
+            )
         )
         # A task that deferred itself is scheduled again, and a scheduled one was so at first.
         back += counts[EventType.SCHEDULED]
@@ -97,6 +119,7 @@ def _check_runs(found: Audit, place: Place, executions: Executions) -> None:
                 EventType.FAILED,
                 EventType.ABANDONED,
                 EventType.CANCELLED,
+                EventType.SKIPPED,
             )
         )
         if endings != lives:
@@ -113,7 +136,7 @@ def _check_effects(found: Audit, place: Place, executions: Executions) -> None:
             found.complain(f"{id_} took effect {count} times")
     for id_, (task, state, _) in executions.items():
         done = state is State.COMPLETED
-        if task == tasks.EFFECT_WITH_COMPLETION and taken[id_] != done:
+        if task in tasks.EFFECT_WITH_COMPLETION and taken[id_] != done:
             found.complain(f"{id_} ({task}) is {state} with {taken[id_]} effects")
         if task == tasks.EFFECT_ONCE and done and taken[id_] != 1:
             found.complain(f"{id_} ({task}) is {state} with {taken[id_]} effects")
@@ -128,9 +151,3 @@ def _check_follow_ups(found: Audit, executions: Executions) -> None:
     for id_, (task, state, _) in executions.items():
         if task == tasks.FOLLOWED and followed[id_] != (state is State.COMPLETED):
             found.complain(f"{id_} is {state} and was followed {followed[id_]} times")
-
-
-def _query(place: Place, statement: str) -> list[Any]:
-    with connected(place) as connection:
-        found: list[Any] = connection.execute(statement).fetchall()
-        return found

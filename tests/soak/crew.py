@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from penstock.errors import StoreError
 from penstock.store.contract import Store
 from penstock.testing.processes import WorkerProcess, start_worker
+from tests.soak.mixture import TARGET
 from tests.soak.planning import LEASE
-from tests.soak.tasks import TARGET
 from tests.support.workers import ROOT, Place
 
 OPTIONS = {"slots": 6, "heartbeat": LEASE / 5, "lease": LEASE, "grace": 1.0, "poll": 5.0}

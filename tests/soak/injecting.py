@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 
 import psycopg
 
 from penstock.errors import PenstockError, StoreError
+from penstock.model.runs import FINAL_RUN
 from penstock.model.states import FINAL
 from penstock.testing.processes import WorkerProcess
 from penstock.testing.proxy import Proxy
@@ -142,6 +144,33 @@ class Injector:
         except PenstockError as error:
             return type(error).__name__  # a key may be taken, and an answer lost
         return ""
+
+    def _meddle_with_runs(self, fault: Planned) -> str:
+        """Pause some runs for a while, cancel some and rerun some that failed."""
+        random, store = Random(fault.chance), tasks.app.store
+
+        def resume(paused: list[str]) -> None:
+            try:
+                for one in paused:
+                    store.resume_run(one)
+            except StoreError:
+                self._later(1.0, partial(resume, paused))
+
+        try:
+            found = store.find_runs(limit=200)
+            live = [one.id for one in found if one.state not in FINAL_RUN]
+            ended = [one.id for one in found if one.state in FINAL_RUN]
+            chosen = random.sample(live, min(15, len(live)))
+            self._later(fault.lasts, partial(resume, chosen[5:]))
+            for one in chosen[:5]:
+                store.cancel_run(one, reason="no more of it")
+            for one in chosen[5:]:
+                store.pause_run(one)
+            for one in random.sample(ended, min(10, len(ended))):
+                store.rerun_run(one)
+        except PenstockError as error:
+            return type(error).__name__
+        return f"{len(chosen)} live"
 
     # --- PostgreSQL -------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ OF_WORKERS = {
     "crash_point": 8,
     "pause_queue": 1,
     "meddle": 3,
+    "meddle_with_runs": 3,
 }
 OF_POSTGRES = {
     "terminate_backends": 3,
@@ -49,6 +50,8 @@ CRASH_POINTS = (
     "after_recover lose_reply 2",
     "after_promote lose_reply 3",
     "after_reconcile lose_reply 2",
+    "after_propagate lose_reply 3",
+    "before_propagate kill 1 5",
     "after_defer kill",
     "after_undefer lose_reply 2",
     "after_read_back lose_reply 2",

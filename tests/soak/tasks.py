@@ -7,17 +7,14 @@ import asyncio
 import os
 import resource
 import time
-from collections.abc import Callable
-from random import Random
 
 from penstock import App, AsyncTaskHandle, TaskHandle
-from penstock.engine.requests import Request
 from tests.support.handling import own_connection, take_effect
 from tests.support.tasks import began
 
-TARGET = "tests.soak.tasks:app"
 QUEUES = ("default", "money")
-EFFECT_WITH_COMPLETION = "pay"  # an effect of it exists exactly when it is completed
+# An effect of these exists exactly when they are completed.
+EFFECT_WITH_COMPLETION = ("pay", "diamond.right")
 EFFECT_ONCE = "charge"  # has taken effect once when it is completed, and never twice
 FOLLOWED = "lead"
 FOLLOWS = "follow"
@@ -126,31 +123,3 @@ def follow(handle: TaskHandle, execution_id: str, result: int) -> int:
 def lead(handle: TaskHandle, number: int) -> int:
     began(handle)
     return number
-
-
-Make = Callable[[int, Random], Request[int]]
-
-# How often each kind comes, compared with the others.
-MIXTURE: tuple[tuple[int, Make], ...] = (
-    (350, lambda number, _: work.request(number)),
-    (250, lambda number, _: work_on_loop.request(number)),
-    (120, lambda number, _: stumble.request(number)),
-    (40, lambda number, _: come_back.request(number)),
-    (60, lambda number, _: pay.request(number)),
-    (60, lambda number, _: charge.request(number)),
-    (40, lambda number, _: lead.request(number)),
-    (20, lambda number, _: linger.request(number)),
-    (40, lambda number, _: work.using(serial=f"line-{number % 7}").request(number)),
-    (40, lambda number, random: work.using(run_after=random.uniform(0.1, 2)).request(number)),
-    (40, lambda number, _: work.using(priority=number % 3).request(number)),
-    (40, lambda number, _: work.using(key=f"key-{number % 50}").request(number)),
-    (1, lambda number, _: work_in_process.request(number)),
-    (1, lambda number, _: take_along.request(number)),
-)
-
-
-def requests(random: Random, first: int, count: int) -> list[Request[int]]:
-    """A mixture, mostly of plain work; `random` decides which and in what order."""
-    weights, kinds = zip(*MIXTURE, strict=True)
-    chosen = random.choices(kinds, weights, k=count)
-    return [make(number, random) for number, make in enumerate(chosen, first)]

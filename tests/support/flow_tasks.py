@@ -103,3 +103,10 @@ def durable(handle: TaskHandle, dies_after: str) -> list[str]:
         if step == dies_after and handle.attempt == 1:
             os._exit(9)
     return taken
+
+
+@app.task(max_crashes=100)
+def ask(handle: TaskHandle, number: int) -> int:
+    note(handle.execution_id, "asks", number)
+    time.sleep(0.001 * (number % 10))
+    return int(handle.wait_for(signal="answer"))

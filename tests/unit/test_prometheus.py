@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -11,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock import App
 from penstock.errors import StoreUnavailable
 from penstock.integrations import declared
+from penstock.integrations.outcomes import NAME_OF
 from penstock.integrations.prometheus import (
     MOST_QUEUES,
     OTHER_QUEUES,
@@ -20,6 +22,7 @@ from penstock.integrations.prometheus import (
     page_of,
 )
 from penstock.model.gauges import Gauges
+from penstock.model.outcomes import Outcome
 from penstock.model.waiting import QueueDepth
 from penstock.store.contract import Store
 
@@ -231,3 +234,7 @@ def test_the_reference_of_the_metrics_is_up_to_date() -> None:
 
 def _names(metrics: tuple[declared.Metric, ...]) -> set[str]:
     return {metric.name for metric in metrics}
+
+
+def test_every_kind_of_outcome_has_a_name_for_other_systems() -> None:
+    assert set(NAME_OF) == set(get_args(Outcome))

@@ -54,8 +54,10 @@ UNKNOWN_IN_FILE = [
     (
         "[x]",
         1,
-        "section 'x'. The sections are database, worker, metrics, privacy, execution_events, "
-        "cleanup.",
+        (
+            "section 'x'. The sections are database, worker, metrics, privacy, execution_events, "
+            "cleanup."
+        ),
     ),
 ]
 

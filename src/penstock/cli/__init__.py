@@ -11,7 +11,7 @@ from typing import IO, Any
 import click
 
 from penstock import __version__
-from penstock.cli.acting import cancel, dismiss, enqueue, pause, rerun, resume
+from penstock.cli.acting import NotATask, cancel, dismiss, enqueue, pause, rerun, resume
 from penstock.cli.admin import admin
 from penstock.cli.bench import bench
 from penstock.cli.bulk import ChosenTwice, NobodyToAsk, NothingChosen
@@ -50,6 +50,7 @@ _MISUSES = (
     MetricsNotInstalled,
     NoTasks,
     NobodyToAsk,
+    NotATask,
     NothingChosen,
     NothingToRedraw,
     PartOfWorkflow,

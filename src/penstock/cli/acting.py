@@ -20,13 +20,24 @@ from penstock.cli.runs import PAUSED, RESUMED, looks_like_an_id, tell_answer
 from penstock.cli.shapes import execution_shape, print_json
 from penstock.cli.targets import load_app
 from penstock.engine.requests import EnqueueOptions, InvalidOption, checked_name
-from penstock.errors import ExecutionNotFound, UnknownTask
+from penstock.errors import ExecutionNotFound, PenstockError, UnknownTask
 from penstock.model.durations import Duration
 from penstock.model.hiding import hide_in_execution
 from penstock.model.ids import parse_id
 from penstock.model.runs import FINAL_RUN, RunState
 from penstock.model.states import FINAL, LIVE, State
 from penstock.store.contract import Store
+
+
+class NotATask(PenstockError):
+    """A workflow was named where a task is asked for."""
+
+    def __init__(self, workflow: str, *, target: str) -> None:
+        self.workflow = workflow
+        super().__init__(
+            f"{workflow!r} is a workflow of {target}, and `penstock enqueue` asks for one task. "
+            f"Start a run of it from Python, with `app.workflows[{workflow!r}].start(…)`."
+        )
 
 
 class _Choices(TypedDict):
@@ -109,6 +120,8 @@ def enqueue(
         asked["run_after"] = _read_moment(run_after)
     app = load_app(target, modules=modules)
     database.configure(app)
+    if task in app.workflows:
+        raise NotATask(task, target=target)
     if app.find_task(task) is None:
         raise UnknownTask(task, registered=list(app.tasks))
     try:

@@ -1,4 +1,4 @@
-"""What one would type: examples for `--help` and for the reference, a few for each command."""
+"""What `--help` says beside the declaration: a few examples, and summaries for the lists."""
 
 from collections.abc import Mapping
 
@@ -98,10 +98,32 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+# For the lists of commands, where a first sentence that is too long would be cut.
+_SUMMARIES: Mapping[str, str] = {
+    "penstock demo": "Show what it does, in a minute.",
+    "penstock enqueue": "Ask for one execution of a task.",
+    "penstock show": "Show all that is known of one execution, or of a run.",
+    "penstock history": "Tell what has happened to one execution, or to a run.",
+    "penstock why": "Say why something does not run, and what to do about it.",
+    "penstock graph": "Draw a workflow.",
+    "penstock cancel": "End what has not begun; ask what runs to stop.",
+    "penstock dismiss": "Remove what failed and will not be rerun.",
+    "penstock pause": "Stop handing out the tasks of a queue, or of a run.",
+    "penstock resume": "Hand out the tasks of a paused queue, or run, again.",
+    "penstock status": "Count what there is; show the queues and the workers.",
+    "penstock doctor": "Look for what goes wrong in production.",
+    "penstock verify": "Check every execution against its history.",
+    "penstock admin cleanup": "Remove executions that ended long ago.",
+    "penstock admin cleanup-events": "Remove the histories of such executions.",
+    "penstock admin sql": "Print the SQL that makes the tables.",
+}
+
+
 def show_examples(group: click.Group, typed: str = "penstock") -> None:
     """Let `--help` of every command below `group` end with its examples."""
     for name, command in group.commands.items():
         path = f"{typed} {name}"
+        command.short_help = _SUMMARIES.get(path)
         if isinstance(command, click.Group):
             show_examples(command, path)
         elif path in EXAMPLES:

@@ -19,6 +19,7 @@ from penstock.store.opening import open_store, sqlite_path
 
 CONNECT_TIMEOUT = 5  # seconds; a person is waiting
 INSUFFICIENT_PRIVILEGE = "42501"  # as PostgreSQL writes it
+_REFUSED = "unsupported startup parameter"  # as PgBouncer writes it
 
 Command = Callable[..., Any]
 
@@ -88,6 +89,20 @@ class RoleForbidden(StoreError):
         super().__init__(
             f"The role that {self.url} names may not do this: {_first_line(because)}. Use the role "
             "that the workers use, or have the rights granted."
+        )
+
+
+class PoolerRefuses(StoreError):
+    """A pooler that does not let connections ask for what ours need."""
+
+    def __init__(self, url: str, *, because: BaseException) -> None:
+        self.url = hide_password(url)
+        told = _first_line(because)
+        super().__init__(
+            f"The pooler at {self.url} refuses our connections: {told[told.find(_REFUSED) :]}. "
+            "Write `ignore_startup_parameters = options` in pgbouncer.ini, and give the role the "
+            "settings that docs/how-to/operate/run-behind-pgbouncer.md lists; or name the server "
+            "itself."
         )
 
 
@@ -193,7 +208,11 @@ def _cause_named(url: str) -> Iterator[None]:
     try:
         yield
     except StoreUnavailable as error:
-        trouble = _trouble_with_file(sqlite_path(url), error) if url.startswith("sqlite:") else None
+        trouble: StoreError | None = None
+        if url.startswith("sqlite:"):
+            trouble = _trouble_with_file(sqlite_path(url), error)
+        elif _REFUSED in str(error.__cause__):
+            trouble = PoolerRefuses(url, because=error.__cause__ or error)
         if trouble is None:
             raise
         raise trouble from error

@@ -1,5 +1,7 @@
 """The why command: what an execution waits for, or how it ended, and what to do about it."""
 
+from collections.abc import Sequence
+
 import click
 
 from penstock.cli.options import DatabaseOptions, database_options, json_option
@@ -19,7 +21,9 @@ from penstock.engine.telling import span
 from penstock.engine.why import explain, in_state_since
 from penstock.engine.why_runs import RunFacts, explain_run
 from penstock.errors import ExecutionNotFound
+from penstock.model.events import Event, RunEvent
 from penstock.model.ids import parse_id
+from penstock.model.runs import RunState
 from penstock.model.states import FINAL
 from penstock.model.waiting import Waiting
 from penstock.store.contract import Store
@@ -55,7 +59,17 @@ def why(*, database: DatabaseOptions, execution_id: str, as_json: bool) -> None:
 
 def _run(store: Store, run_id: str) -> RunFacts | None:
     for run in store.runs([run_id]):
-        return RunFacts(run, store.tasks_of(run_id))
+        cancelled = run.state is RunState.CANCELLED
+        reason = _reason_in(store.history(run_id)) if cancelled else None
+        return RunFacts(run, store.tasks_of(run_id), reason)
+    return None
+
+
+def _reason_in(history: Sequence[Event]) -> str | None:
+    for event in reversed(history):
+        if event.type == RunEvent.CANCELLED:
+            reason = event.data.get("reason")
+            return None if reason is None else str(reason)
     return None
 
 

@@ -60,6 +60,18 @@ def new_execution(
     follow_ups: str | None = None,
 ) -> NewExecution:
     """Combine what a task declares with what a caller asks for; refuse what cannot be."""
+    if not options:
+        # What a task declares was checked when it was declared; most calls ask for nothing more,
+        # and in bulk looking again would cost as much as all the rest of this.
+        return NewExecution(
+            id=new_id(),
+            task=task,
+            args=args,
+            queue=queue,
+            priority=priority,
+            max_crashes=max_crashes,
+            follow_ups=follow_ups,
+        )
     if unknown := sorted(set(options) - EnqueueOptions.__annotations__.keys()):
         raise InvalidOption(
             unknown[0],

@@ -25,6 +25,7 @@ class RunFacts:
 
     run: RunSnapshot
     tasks: Sequence[Snapshot]
+    reason: str | None = None  # why somebody cancelled it
 
     @cached_property
     def graph(self) -> Graph:
@@ -95,14 +96,20 @@ def explain_run(facts: RunFacts) -> list[Reason]:
             return [
                 Reason(
                     Code.CANCELLED,
-                    f"It was cancelled at {_when(run)}.",
-                    f"`penstock history {run.id}` tells what had run by then.",
+                    f"It was cancelled at {_when(run)}, "
+                    f"{_given(facts.reason)}. Who it was is not recorded.",
+                    f"`penstock history {run.id}` tells what had run by then; `penstock rerun "
+                    f"{run.id}` lets it go on.",
                 )
             ]
         case RunState.FAILED:
             return [_why_failed(facts)]
         case _:
             assert_never(run.state)
+
+
+def _given(reason: str | None) -> str:
+    return f"with this reason: {reason}" if reason else "without a reason on record"
 
 
 def _why_live(facts: RunFacts) -> list[Reason]:

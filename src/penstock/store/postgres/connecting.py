@@ -135,7 +135,7 @@ class Connections:
         )
         connection.patience = self._patience
         try:
-            if _is_pooled(connection):
+            if is_pooled(connection):
                 connection.prepare_threshold = None
         except BaseException:
             connection.close()
@@ -159,7 +159,7 @@ class Connections:
         self._start_afresh()
 
 
-def _is_pooled(connection: Connection) -> bool:
+def is_pooled(connection: Connection) -> bool:
     """Whether a pooler answers, behind which the next transaction may be in another session.
 
     Statements that were prepared in one are unknown in the other, or, worse, are somebody

@@ -52,10 +52,13 @@ JOIN penstock.task_executions AS task ON task.id = first.task_execution_id
 ORDER BY head.queue, head.task;
 
 -- name: inspect_failed
+-- Of a run that goes on, or has ended well all the same, a failed task needs nobody.
 SELECT count(*), coalesce(:now::timestamptz, clock_timestamp()) - min(finished_at)
-FROM penstock.task_executions
-WHERE state = 'failed'
-  AND finished_at < coalesce(:now::timestamptz, clock_timestamp()) - :older_than::interval;
+FROM penstock.task_executions AS task
+WHERE task.state = 'failed'
+  AND task.finished_at < coalesce(:now::timestamptz, clock_timestamp()) - :older_than::interval
+  AND (task.root_id = task.id OR (
+      SELECT run.state FROM penstock.workflow_executions AS run WHERE run.id = task.root_id) = 'failed');
 
 -- name: inspect_knock
 SELECT pg_notify(:channel, '');

@@ -21,7 +21,7 @@ from penstock.store.judging import (
     judge_failed,
     judge_workers,
 )
-from penstock.store.postgres.connecting import KEEPALIVES
+from penstock.store.postgres.connecting import KEEPALIVES, is_pooled
 from penstock.store.postgres.migrating import shipped
 from penstock.store.postgres.session import Session
 
@@ -46,6 +46,8 @@ _CREATED = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+)", re.MULTILINE)
 
 def inspect(session: Session, *, lease: timedelta) -> Iterator[Finding]:
     ((isolation, has_deadline, autovacuum, at),) = _at_once(session)
+    if is_pooled(session.connection):
+        yield ok("pooler", "Connections go through a pooler, so nothing is prepared on them.")
     yield _judge_session(isolation, has_deadline=has_deadline)
     yield judge_clock(at - host_now())
     yield _judge_indexes(session)
@@ -76,9 +78,10 @@ def _judge_session(isolation: str, *, has_deadline: bool) -> Finding:
     if not has_deadline:
         return warning(
             "isolation",
-            "The settings that our connections ask for do not arrive: statements have no deadline.",
-            remedy="With PgBouncer, take `options` out of ignore_startup_parameters, or set "
-            "statement_timeout = '60s' for this role.",
+            "The settings that our connections ask for do not arrive: statements have no deadline, "
+            "and plans may read whole tables.",
+            remedy="Behind PgBouncer, give the role what is ignored, with ALTER ROLE … SET: "
+            "docs/how-to/operate/run-behind-pgbouncer.md lists it.",
         )
     return ok("isolation", "Transactions are read committed, and statements have a deadline.")
 
@@ -164,6 +167,9 @@ def _full_reads(session: Session) -> Iterator[tuple[str, str]]:
         with session.transaction():
             # With values it could be planned for these alone, and NULL finds nothing anywhere.
             connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+            # As every connection of ours asks; that it did not arrive has been told already.
+            connection.execute("SET LOCAL enable_seqscan = off")
+            connection.execute("SET LOCAL enable_sort = off")
             connection.execute(f"PREPARE {prepared} AS {statement.dollar}".encode())
             row = connection.execute(
                 f"EXPLAIN (FORMAT JSON) EXECUTE {prepared}{given}".encode()

@@ -3,23 +3,36 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from uuid import uuid4
 
 import psycopg
 from psycopg import sql
 
 from penstock.errors import StoreError
 from penstock.model.wakeups import WakeUp
-from penstock.store.postgres.connecting import KEEPALIVES, Connection
+from penstock.store.postgres.connecting import KEEPALIVES, Connection, is_pooled
 
 log = logging.getLogger("penstock.worker")
 
 POLL_EVERY = 0.5  # without LISTEN
+HEARD_WITHIN = 2.0
+DEAF_FOR = 60.0  # a pooler rarely changes its ways
 _HINTS = {
     "ready": WakeUp.READY,
     "scheduled": WakeUp.SCHEDULED,
     "waiting": WakeUp.WAITING,
     "cancel": WakeUp.CANCEL,
 }
+
+
+class NotHeard(StoreError):
+    """Notifications do not reach us through this pooler."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A pooler is in between that gives sessions out by the transaction, so no notification "
+            "arrives. Let database.listen_url name the server itself."
+        )
 
 
 class PostgresDistributor:
@@ -31,13 +44,14 @@ class PostgresDistributor:
         self._connection: Connection | None = None
         self._unheard = False
         self._look_at = 0.0  # when to look, or to try to listen, next
+        self._deaf_until = 0.0
         if url is None:
             log.warning("notifications are off, so new work is looked for every %g s", POLL_EVERY)
 
     def wait_for_work(self, timeout: float) -> WakeUp:
         if self._connection is None and not self._time_to_look(timeout):
             return WakeUp.NOTHING
-        if self._url is None:
+        if self._url is None or time.monotonic() < self._deaf_until:
             return WakeUp.ANYTHING
         try:
             if self._connection is None:
@@ -72,6 +86,8 @@ class PostgresDistributor:
             url, autocommit=True, application_name="penstock listener", **KEEPALIVES
         )
         try:
+            # First of all: a LISTEN that nobody hears would go on in somebody else's session.
+            self._expect_to_hear(connection, url)
             for channel in channels:
                 connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         except BaseException:
@@ -82,9 +98,28 @@ class PostgresDistributor:
             self._unheard = False
         return connection
 
+    def _expect_to_hear(self, connection: Connection, url: str) -> None:
+        if is_pooled(connection) and not _hears(connection, url):
+            self._deaf_until = time.monotonic() + DEAF_FOR
+            raise NotHeard
+
     def _lose(self, error: Exception) -> None:
         if not self._unheard:
             reason = str(error).partition("\n")[0]  # the driver adds lines of advice
             log.warning("not listening for new work, polling until we do: %s", reason)
             self._unheard = True
         self.close()
+
+
+def _hears(connection: Connection, url: str) -> bool:
+    """Whether a notification from another session arrives here."""
+    channel = f"penstock_probe_{uuid4().hex[:16]}"
+    connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+    with psycopg.connect(url, autocommit=True, **KEEPALIVES) as other:
+        other.execute("SELECT pg_notify(%s, '')", [channel])
+    heard = any(
+        notification.channel == channel
+        for notification in connection.notifies(timeout=HEARD_WITHIN, stop_after=1)
+    )
+    connection.execute(sql.SQL("UNLISTEN {}").format(sql.Identifier(channel)))
+    return heard

@@ -21,6 +21,9 @@ CROSS JOIN task_executions AS task ON task.id = first.task_execution_id
 ORDER BY head.queue, head.task;
 
 -- name: inspect_failed
+-- Of a run that goes on, or has ended well all the same, a failed task needs nobody.
 SELECT count(*), :now - min(finished_at)
-FROM task_executions INDEXED BY task_executions_failed
-WHERE state = 'failed' AND finished_at < :before;
+FROM task_executions AS task INDEXED BY task_executions_failed
+WHERE task.state = 'failed' AND task.finished_at < :before
+  AND (task.root_id = task.id OR (
+      SELECT run.state FROM workflow_executions AS run WHERE run.id = task.root_id) = 'failed');

@@ -1,0 +1,94 @@
+"""The benchmarks refuse to measure work that was lost or repeated, and say what falls short."""
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chart import as_svg
+from benchmarks.figures import FIGURES, PROMISES, Promise, Results
+from benchmarks.records import Beginning, NotOnce, Record, steady_rate
+from benchmarks.report import BEGIN, END, as_markdown, write_into
+from benchmarks.sizes import FULL, QUICK
+from benchmarks.systems import SYSTEMS
+
+
+def recorded(path: Path, *lines: tuple[int, int, int]) -> Record:
+    record = Record(path)
+    path.write_text("".join(f"{n:09d} {pid:09d} {at:020d}\n" for n, pid, at in lines), "ascii")
+    return record
+
+
+def test_beginnings_are_counted_while_they_are_written_and_read_in_the_order_of_time(
+    tmp_path: Path,
+) -> None:
+    record = recorded(tmp_path / "record", (1, 7, 2_000_000_000), (0, 8, 1_000_000_000))
+    assert record.count() == 2
+    assert record.check("x", range(2)) == [Beginning(0, 8, 1.0), Beginning(1, 7, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("ran", "lost", "repeated", "strange"),
+    [([0, 1], 1, 0, 0), ([0, 1, 1, 2], 0, 1, 0), ([0, 1, 2, 3], 0, 0, 1)],
+)
+def test_work_that_was_not_done_exactly_once_measures_nothing(
+    tmp_path: Path, ran: list[int], lost: int, repeated: int, strange: int
+) -> None:
+    record = recorded(tmp_path / "record", *((n, 7, n) for n in ran))
+    with pytest.raises(NotOnce) as caught:
+        record.check("x", range(3))
+    error = caught.value
+    assert (error.lost, error.repeated, error.strange) == (lost, repeated, strange)
+
+
+def test_the_rate_of_two_processes_begins_when_both_are_at_work() -> None:
+    alone = [Beginning(n, 1, n / 100) for n in range(100)]
+    together = [Beginning(100 + n, n % 2, 1.0 + n / 200) for n in range(200)]
+    assert steady_rate(alone + together, ended=2.0) == pytest.approx(200)
+
+
+def test_a_promise_compares_medians_of_the_same_run() -> None:
+    results = Results()
+    for ours, theirs in ((30.0, 10.0), (20.0, 10.0), (90.0, 10.0)):
+        results.add("penstock", {"drain 1": ours})
+        results.add("pgqueuer", {"drain 1": theirs})
+    line = Promise("", "drain 1", "penstock", "@pgqueuer", least=3.0)
+    assert line.found(results) == pytest.approx(3.0)
+    assert line.holds(results)
+    assert Promise("", "drain 1", "penstock", "@pgqueuer", least=3.1).holds(results) is False
+    assert Promise("", "drain 1", "penstock", "@huey", least=3.1).holds(results) is None
+
+
+def test_promises_are_about_figures_and_systems_that_exist() -> None:
+    figures, systems = {one.key for one in FIGURES}, {one.name for one in SYSTEMS}
+    for promise in PROMISES:
+        key, _, system = (promise.than or "").rpartition("@")
+        assert {promise.key, key or promise.key} <= figures
+        assert {promise.ours, system or promise.ours} <= systems
+
+
+def test_slow_systems_get_less_to_do_and_never_too_little() -> None:
+    assert FULL.paced(FULL.drain, 1.0) == FULL.drain
+    assert FULL.paced(FULL.drain, 0.05) == FULL.drain // 20
+    assert QUICK.paced(QUICK.runs, 0.01) == 200
+
+
+def test_the_page_and_the_chart_hold_what_was_measured(tmp_path: Path) -> None:
+    results = Results()
+    results.add("penstock", {"drain 1": 12_345.0, "runs": 1_234.0})
+    results.add("pgqueuer", {"drain 1": 2_345.0})
+    missing = {"celery": "there is no redis-server"}
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\noutdated\n{END}\nafter\n", "utf-8")
+    write_into(page, as_markdown(results, {"cores": "2"}, missing))
+    text = page.read_text("utf-8")
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "outdated" not in text
+    assert "| 12,345 |" in text
+    assert "Not measured: celery, because there is no redis-server." in text
+    assert "| drain, 1 process, × PgQueuer | 5.26 | ≥ 1.5 | holds |" in text
+
+    drawn = ET.fromstring(as_svg(results))  # noqa: S314 - we drew it ourselves
+    texts = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"12,345", "1,234", "2,345"} <= set(texts)
