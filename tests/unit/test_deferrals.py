@@ -190,7 +190,9 @@ def ended_well(world: World) -> None:
 
 def ended_as_expected(world: World, order: tuple[str, ...]) -> None:
     told, held, lost = expected_end(order)
-    assert world.history()[-len(told) :] == told
+    # That somebody asked is told when it happens; this is about what came of it.
+    history = [one for one in world.history() if one != "cancel_requested"]
+    assert history[-len(told) :] == told
     assert world.held_at_the_end is held
     assert world.settler.refused == lost
     ended_well(world)

@@ -247,7 +247,7 @@ def test_every_mistake_in_a_declaration_is_refused_with_what_to_do(
         (nothing, {"when": failed("gone")}, "`when` names 'gone'"),
         (nothing, {"when": succeeded(total)}, r"not upstream of it.*after=\[…, total\]"),
         (nothing, {"when": any_failed}, "would never run"),
-        (nothing, {"retries": 3}, r"retries=3.*no such option.*after, when, queue"),
+        (nothing, {"retries": 3}, r"retries=3.*no such option.*after, when, for_each, queue"),
         (unknown, {}, r"'dey' \(did you mean 'day'\?\)"),
         (constant, {}, "belongs into the function"),
         (anything, {}, r"`\*\*` parameter"),

@@ -126,6 +126,7 @@ class _Memory(Recall):
     def __init__(self, claimed: Claimed, memory: Memory) -> None:
         super().__init__(claimed, _nothing)
         self._memory = memory
+        self._steps = memory.steps
 
 
 def _nothing() -> Store:

@@ -86,7 +86,9 @@ class ManualApp:
             )
             client.when_written_on = self._uncommitted.note
             stack.callback(setattr, client, "when_written_on", None)
-            _ = self.app.store  # opened here, where an error in the URL is easiest to understand
+            # Opened here, where an error in the URL is easiest to understand; and with its tables,
+            # which could not be made any more while a transaction of the test's is open.
+            self.app.store.migrate()
             self._worker = ManualWorker(self.app, self.clock)
             self._stack = stack.pop_all()
         return self
