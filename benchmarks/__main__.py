@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import assert_never
 
@@ -147,11 +148,16 @@ def idle(run: Run, systems: list[System]) -> None:
             )
 
 
+def _named_bench(run: Run, system: System, _name: str) -> Bench:
+    return run.bench(system)
+
+
 def at_depth(run: Run, systems: list[System]) -> None:
     for system in systems:
         if not (system.ours and "one" in system.does):
             continue
-        benches = deep_benches(lambda _, system=system: run.bench(system), run.sizes)  # type: ignore[misc]
+        make = partial(_named_bench, run, system)
+        benches = deep_benches(make, run.sizes)
         run.say(f"{system.title}: {run.sizes.deep:,} ready, finished, scheduled are there")
         for _ in range(run.sizes.rounds):
             run.measure(
@@ -163,11 +169,10 @@ def at_depth(run: Run, systems: list[System]) -> None:
             for bench in benches.values():
                 servers.drop_database(run.postgres, bench.url.rpartition("/")[2])
             for _ in range(run.sizes.rounds):
-                bench = run.bench(system)
                 run.measure(
                     f"held transaction of {system.title}",
                     system,
-                    lambda bench=bench: hold_a_transaction(bench, run.sizes),  # type: ignore[misc]
+                    lambda make=make: hold_a_transaction(make, run.sizes),  # type: ignore[misc]
                 )
 
 

@@ -40,10 +40,14 @@ def take_first(benches: Mapping[str, Bench], sizes: Sizes) -> Measured:
     return rates
 
 
-def hold_a_transaction(bench: Bench, sizes: Sizes) -> Measured:
-    """Drain with a snapshot that keeps every dead row from being removed, and without one."""
+def hold_a_transaction(make: MakeBench, sizes: Sizes) -> Measured:
+    """Drain with a snapshot that keeps every dead row from being removed, and without one.
+
+    Each on a database of its own: what the first has left behind must not burden the second.
+    """
     rates = {}
     for key, held in (("not held", False), ("held", True)):
+        bench = make(key)
         with _snapshot(bench.url) if held else _nothing():
             _enqueue(bench, sizes.held)
             rates[key] = _rate_of_first(bench, sizes.held)

@@ -116,9 +116,10 @@ def test_a_failed_element_fails_its_task_when_all_have_ended(store: Store) -> No
     store.settle([doubled(first), doubled(third)])
     assert states(store, run_id) == [C, F, State.SKIPPED]
     (_, each, _) = store.tasks_of(run_id)
-    assert json.loads(each.error or "") == {
-        "type": "ElementsFailed", "message": "1 of 3 elements failed: 1.", "elements": [1],
-    }  # fmt: skip
+    error = json.loads(each.error or "")
+    assert (error["type"], error["elements"]) == ("ElementsFailed", [1])
+    assert error["message"].startswith("1 of 3 elements failed, counted from 0: 1.")
+    assert second.lease.execution_id in error["message"]
     assert run_of(store, run_id).state is RunState.FAILED
 
 

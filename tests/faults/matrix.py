@@ -135,14 +135,6 @@ ROWS = (
         "one end each, that of the last task",
         (f"{FLOWS}test_a_run_cancelled_while_it_completes_ends_once",),
     ),
-    Row(
-        "people meddle with runs that workers settle",
-        "a thread that pauses, resumes, cancels and reruns, beside four that settle",
-        "every run ends as its tasks say",
-        (
-            "contract/test_runs_races.py::test_whatever_happens_at_once_every_run_ends_as_its_tasks_say",
-        ),
-    ),
     # --- lost replies -------------------------------------------------------------------
     Row(
         "a commit whose reply is lost: create",

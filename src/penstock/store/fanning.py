@@ -162,7 +162,11 @@ def close_list(group: Group, elements: Sequence[Element]) -> Change:
     if failed:
         named = ", ".join(map(str, failed[:MOST_NAMED]))
         more = ", …" if len(failed) > MOST_NAMED else ""
-        message = f"{len(failed)} of {group.size} elements failed: {named}{more}."
+        first = next(one.id for one in elements if one.state is State.FAILED)
+        message = (
+            f"{len(failed)} of {group.size} elements failed, counted from 0: {named}{more}. "
+            f"`penstock show {first}` has the first one's error."
+        )
         error = {"type": "ElementsFailed", "message": message, "elements": failed[:MOST_NAMED]}
         return Change(0, group.id, State.FAILED, error=_encode(error).decode())
     if any(element.state is not State.COMPLETED for element in elements):

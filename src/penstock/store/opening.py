@@ -21,11 +21,14 @@ class InvalidDatabaseUrl(PenstockError, ValueError):
 class DriverMissing(StoreError):
     """The driver for this database is not installed."""
 
-    def __init__(self, extra: str, *, because: ImportError) -> None:
+    def __init__(self, database: str, extra: str, *, because: ImportError) -> None:
+        self.database = database
         self.extra = extra
         super().__init__(
-            f"This database needs a driver that is not installed ({because}). "
-            f'Install it with `pip install "penstock[{extra}]"`.'
+            f"{database} needs a driver that is not installed ({because}). "
+            f'Install it with `pip install "penstock[{extra}]"`; or, if you meant another '
+            "database, name it with --database, PENSTOCK_DATABASE_URL or in penstock.toml, "
+            "for example sqlite:///orders.db."
         )
 
 
@@ -48,7 +51,8 @@ def open_store(
             try:
                 from penstock.store.postgres.store import PostgresStore  # noqa: PLC0415
             except ImportError as error:
-                raise DriverMissing("postgres", because=error) from error
+                where = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+                raise DriverMissing(where, "postgres", because=error) from error
             return PostgresStore(
                 url, schema=schema, clock=clock, notify=notify, listen_url=listen_url or None
             )
