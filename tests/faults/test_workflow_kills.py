@@ -28,7 +28,7 @@ def app(place: Place) -> Iterator[App]:
     flow_tasks.app.migrate()
     yield flow_tasks.app
     found = audit(flow_tasks.app.store, place)
-    # Given back after it was asked to stop, a task is cancelled with its attempt unspent: its history
+    # Given back after it was asked to stop, a task is cancelled with its attempt unspent. A history
     # does not tell that from a cancellation that spent one, and `verify` allows for both.
     cancelled = flow_tasks.app.store.find(state=State.CANCELLED, limit=10_000)
     unclear = tuple(f"{one.id} says attempt" for one in cancelled)
