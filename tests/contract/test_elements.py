@@ -292,3 +292,17 @@ def test_a_shorter_list_in_the_next_life_skips_what_it_does_not_need(store: Stor
     (gather,) = claim_all(store)
     assert json.loads(gather.args) == {"all": [14]}
     assert element_states(store, run_id) == [C, State.SKIPPED, State.SKIPPED]
+
+
+def test_the_same_list_in_the_next_life_is_done_already(store: Store) -> None:
+    run_id = begin(store, fan(GATHER), "[1,2]")
+    store.settle([doubled(one) for one in claim_all(store)])
+    (gather,) = claim_all(store)
+    store.settle([completed(gather)])
+    assert store.rerun([task_at(run_id, 0)]) == ["rerun"]
+    (first,) = claim_all(store)
+    store.settle([completed(first, "[1,2]")])
+    (gather,) = claim_all(store)
+    assert json.loads(gather.args) == {"all": [2, 4]}
+    store.settle([completed(gather)])
+    assert run_of(store, run_id).state is RunState.COMPLETED

@@ -133,6 +133,10 @@ def open_list(
         elif known.state is not State.COMPLETED or known.args != args:
             opened.reset.append(known.id)
             opened.again.append(Change(0, known.id, State.READY, args))
+    if not opened.new and not opened.reset:
+        # All of it was done in an earlier life: no element will end and close the list.
+        kept = [before[index] for index in range(len(items))]
+        return opened._replace(change=close_list(Group(run_id, place, len(items)), kept))
     return opened
 
 
