@@ -29,7 +29,7 @@ from penstock.model.events import Event, EventType, RunEvent
 from penstock.model.executions import Snapshot
 from penstock.model.graph import decode_graph
 from penstock.model.hiding import hide_in_execution
-from penstock.model.ids import parse_id, placed_id
+from penstock.model.ids import index_of, parse_id, place_of
 from penstock.model.payloads import decode
 from penstock.model.runs import RunState
 from penstock.model.states import State
@@ -161,7 +161,7 @@ def history(*, database: DatabaseOptions, execution_id: str, as_json: bool) -> N
         # Events go before their execution does, and the other way round.
         if not events and not store.get([wanted]) and not store.runs([wanted]):
             raise ExecutionNotFound(wanted)
-        names = _names_in(store, wanted) if any(not one.execution_id for one in events) else {}
+        names = _names_in(store, wanted) if any(not one.execution_id for one in events) else []
     if as_json:
         print_json([event_shape(event) for event in events])
         return
@@ -172,7 +172,7 @@ def history(*, database: DatabaseOptions, execution_id: str, as_json: bool) -> N
             (
                 moment(event.at, exact=True),
                 f"{(event.at - events[0].at).total_seconds():.3f} s",
-                *((names.get(event.execution_id or "", ""),) if within else ()),
+                *((_name_of(event.execution_id, names),) if within else ()),
                 event_cell(event),
                 event.worker_id or "",
                 details(event),
@@ -184,13 +184,16 @@ def history(*, database: DatabaseOptions, execution_id: str, as_json: bool) -> N
     )
 
 
-def _names_in(store: Store, run_id: str) -> dict[str, str]:
-    """What the tasks of a run are called within it, by their ids."""
-    return {
-        placed_id(run.id, place): node.name
-        for run in store.runs([run_id])
-        for place, node in enumerate(decode_graph(run.graph).nodes)
-    }
+def _names_in(store: Store, run_id: str) -> list[str]:
+    """What the tasks of a run are called within it, in the order of its graph."""
+    return [node.name for run in store.runs([run_id]) for node in decode_graph(run.graph).nodes]
+
+
+def _name_of(execution_id: str | None, names: Sequence[str]) -> str:
+    if execution_id is None or not names:
+        return ""
+    name, index = names[place_of(execution_id)], index_of(execution_id)
+    return name if index is None else f"{name}[{index}]"
 
 
 @click.command

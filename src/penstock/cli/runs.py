@@ -114,6 +114,16 @@ def show_run(
         whole=("task", "state", "id"),
         dispensable=("attempt",),
     )
+    for line in _elements(store, run):
+        click.echo(line)
+
+
+def _elements(store: Store, run: RunSnapshot) -> Iterator[str]:
+    """A line for each task that runs for each element of a list, however long the list is."""
+    nodes = decode_graph(run.graph).nodes
+    for place, states in sorted(store.count_elements(run.id).items()):
+        counted = ", ".join(f"{count:,} {state}" for state, count in sorted(states.items()))
+        yield f"{nodes[place].name} has {sum(states.values()):,} elements: {counted}"
 
 
 def _fields(
