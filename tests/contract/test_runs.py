@@ -111,6 +111,23 @@ def test_a_settlement_that_is_repeated_releases_nothing_twice(store: Store) -> N
     assert store.history(run_id) == told
 
 
+def test_what_a_worker_returned_that_had_lost_its_lease_feeds_nobody(store: Store) -> None:
+    worker(store)
+    run_id = start(store, diamond())
+    (first,) = claim_all(store)
+    store.settle([completed(first, "1")])
+    late, other = claim_all(store)
+    declare_dead(store, WORKER)
+    (again,), (once_more,) = claim_all(store, OBSERVER), claim_all(store, OBSERVER)
+    assert store.settle([completed(again, '"in time"')]) == []
+    # One batch: an outcome that comes too late, and the one that lets the child go.
+    assert store.settle([completed(late, '"too late"'), completed(once_more, "2")]) == [late.lease]
+    assert store.settle([completed(other, '"too late"')]) == [other.lease]
+    (join,) = claim_all(store, OBSERVER)
+    assert json.loads(join.args) == {"left": "in time", "right": 2}
+    assert states(store, run_id)[3] is State.RUNNING
+
+
 def test_the_end_of_the_last_task_is_the_end_of_the_run(store: Store, clock: ManualClock) -> None:
     worker(store)
     run_id = start(store, chain(3))

@@ -152,8 +152,8 @@ def awaited_runs(awaits: Iterable[str | None]) -> list[str]:
     return [one.removeprefix(prefix) for one in awaits if one and one.startswith(prefix)]
 
 
-def outputs_of(outcomes: Iterable[Outcome], lost: Iterable[Lease]) -> dict[str, Output]:
-    """What the tasks left behind that have just completed."""
+def outputs_of(outcomes: Iterable[Outcome], lost: Iterable[Lease] = ()) -> dict[str, Output]:
+    """What the tasks left behind that have just completed; what was lost counts for nothing."""
     refused = set(lost)
     return {
         outcome.lease.execution_id: Output(outcome.result, outcome.writes)

@@ -57,9 +57,8 @@ def _settle_round(transaction: Transaction, outcomes: Sequence[Outcome]) -> Sett
     suspended = [one.lease.execution_id for one in outcomes if isinstance(one, SUSPENDED)]
     run(wake(transaction.statements, suspended, now=transaction.now), transaction.execute)
     if run_ids := {row[1] for row in rows if row[1] != row[0]}:
-        script = go_on(
-            transaction.statements, run_ids, outputs_of(outcomes, ()), now=transaction.now
-        )
+        known = outputs_of(outcomes[place[row[0]]] for row in rows)
+        script = go_on(transaction.statements, run_ids, known, now=transaction.now)
         run(script, transaction.execute)
     if serials := {row[8] for row in rows if row[8] is not None}:
         run(
