@@ -46,7 +46,9 @@ class LowWater:
         begun = self._monotonic()
         kept = tuple(self._had_work)[-KEEP_LANES:]
         self._had_work = dict.fromkeys(kept)
-        self._marks = dict.fromkeys((*lanes, *kept), 0)
+        found = tuple(lanes)
+        # Where nothing is ready at all, there is nothing to look at: the next look begins here.
+        self._marks = dict.fromkeys((*found, *kept), 0) if found else {}
         yield
         ended = self._monotonic()
         self._thorough_until = ended + max(RESCAN_EVERY, RESCAN_SHARE * (ended - begun))
@@ -54,9 +56,9 @@ class LowWater:
     def lanes(self, queues: Sequence[str], *, suspects: bool) -> list[tuple[Lane, int]]:
         """The lanes to scan, in order, each with its mark; suspects first among their equals."""
         turn = {queue: place for place, queue in enumerate(queues)}
+        usual = {Lane(queue, 0, suspect=False) for queue in turn} if self._marks else set()
         wanted = sorted(
-            {lane for lane in tuple(self._marks) if lane.queue in turn}
-            | {Lane(queue, 0, suspect=False) for queue in turn},
+            {lane for lane in tuple(self._marks) if lane.queue in turn} | usual,
             key=lambda lane: (turn[lane.queue], -lane.priority, not lane.suspect),
         )
         return [(lane, self._mark(lane)) for lane in wanted if suspects or not lane.suspect]
