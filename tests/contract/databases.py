@@ -23,6 +23,9 @@ TABLES = (
     "execution_events",
     "workers",
     "paused_queues",
+    "once_ledger",
+    "step_results",
+    "signals",
 )
 ONLY_ON_POSTGRES = ("serials", "propagations", "run_propagations", "task_wakes")
 
