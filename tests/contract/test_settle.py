@@ -238,6 +238,8 @@ def test_a_batch_is_settled_whatever_its_mixture(store: Store, database: Databas
         "failed": State.FAILED,
         "retry": State.SCHEDULED,
         "deferred_for": State.SCHEDULED,
+        "suspended": State.WAITING,
+        "suspended_for": State.SCHEDULED,
         "released": State.READY,
         "cancelled": State.CANCELLED,
     }
