@@ -156,7 +156,7 @@ def test_a_task_killed_after_a_step_does_not_take_it_again(
         if (execution_id, step) in doomed_once:
             assert count <= types(app.store, execution_id).count("task.recovered") + 1
         assert count <= 1 + types(app.store, execution_id).count("task.recovered")
-    assert sum(count == 1 for count in taken.values()) > 0.9 * len(taken)
+    assert sum(count == 1 for count in taken.values()) > 0.75 * len(taken)
 
 
 def test_a_signal_that_races_a_suspension_is_never_lost(
