@@ -27,7 +27,7 @@ def note(*words: object) -> None:
 
 def linger() -> None:
     """Long enough that somebody is killed in the middle of it now and then."""
-    time.sleep(0.01)
+    time.sleep(0.05)
 
 
 @dataclass
@@ -99,6 +99,7 @@ def durable(handle: TaskHandle, dies_after: str) -> list[str]:
     for step in STEPS:
         before = handle.step(f"before {step}", time.monotonic_ns)
         taken.append(handle.step(step, take, step, handle.execution_id))
+        note(handle.execution_id, "stored", step)
         del before
         if step == dies_after and handle.attempt == 1:
             os._exit(9)
