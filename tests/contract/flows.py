@@ -1,8 +1,9 @@
 """Words about runs of workflows: graphs in a line, and workers that live them through."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from penstock.model.executions import Claimed
 from penstock.model.graph import Graph, Node, encode_graph

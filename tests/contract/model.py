@@ -5,8 +5,10 @@ Says what every operation answers and leaves behind. It knows neither SQL nor co
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+from msgspec import structs
 
 from penstock.errors import KeyTaken
 from penstock.model.events import EventType
@@ -82,7 +84,8 @@ class Execution:
         return self.state not in FINAL
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(**{shown.name: getattr(self, shown.name) for shown in fields(Snapshot)})
+        names = [shown.name for shown in structs.fields(Snapshot)]
+        return Snapshot(**{name: getattr(self, name) for name in names})
 
 
 class Model:

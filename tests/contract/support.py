@@ -1,9 +1,10 @@
 """Words that the suite is written in: short ways to say what every test has to say."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypedDict, Unpack
+
+from msgspec.structs import replace
 
 from penstock.model.events import Event
 from penstock.model.executions import Claimed, Lease, NewExecution, Recovered, Snapshot

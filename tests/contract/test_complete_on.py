@@ -1,9 +1,9 @@
 """Completion in the handler's own transaction: effect and end commit together, or neither."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.errors import LeaseLost
 from penstock.model.executions import Claimed

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec import structs
 
 from penstock.errors import KeyTaken
 from penstock.model.executions import Claimed, NewExecution
@@ -161,7 +162,7 @@ class Machine(RuleBasedStateMachine):
         outcomes: dict[str, Outcome] = {}
         for place, ending in endings:
             claimed = self.some(self.claimed, place)
-            outcome = replace(ENDINGS[ending](claimed.lease), serial=claimed.serial)
+            outcome = structs.replace(ENDINGS[ending](claimed.lease), serial=claimed.serial)
             outcomes[claimed.lease.execution_id] = outcome
         batch = list(outcomes.values())
         assert self.both(lambda store: store.settle(batch)) == self.model.settle(batch)

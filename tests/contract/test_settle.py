@@ -1,7 +1,7 @@
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.model.executions import Claimed
 from penstock.model.outcomes import EVENT_OF, Completed, Failed, RetryScheduled

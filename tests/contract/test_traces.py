@@ -1,6 +1,6 @@
 """What a tracing system sends along arrives at every attempt, whatever became of the first."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from penstock.model.follow_ups import FollowUp, encode_follow_ups
 from penstock.model.graph import ForEach, Node

@@ -1,11 +1,12 @@
 """Every state × every operation: SQL repeats the names of states, and the table is its judge."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Unpack
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.model.events import EventType
 from penstock.model.executions import Lease

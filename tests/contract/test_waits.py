@@ -1,10 +1,10 @@
 """Steps that are not taken twice, and tasks that wait for a signal or a run without a worker."""
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.errors import LeaseLost
 from penstock.model.executions import Claimed, Memory, StepDone

@@ -37,7 +37,8 @@ class DirectSettler:
         self.store = store
         self.refused = 0
 
-    def note_start(self, lease: Lease, started_at: datetime) -> None:
+    def note_start(self, lease: Lease, noted: float, started_at: datetime) -> None:
+        del noted
         self.store.start([lease], started_at=[started_at])
 
     def start_was_told(self, lease: Lease) -> bool:

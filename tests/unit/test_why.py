@@ -1,11 +1,12 @@
 """From facts to reasons: the same facts, the same sentences."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from penstock.engine.reasons import Code, Reason
 from penstock.engine.why import explain, in_state_since
@@ -20,7 +21,7 @@ MINUTE = timedelta(minutes=1)
 LEASE = timedelta(seconds=15)
 BOOM = {"type": "ValueError", "message": "boom"}
 
-ABSENT: Any = {one.name: None for one in fields(Snapshot) if "None" in str(one.type)}
+ABSENT: Any = {one.name: None for one in structs.fields(Snapshot) if "None" in str(one.type)}
 SNAPSHOT = Snapshot(
     id="e1",
     root_id="e1",
@@ -58,7 +59,7 @@ def facts(state: State = State.READY, **changes: object) -> Waiting:
     """The facts of an execution in this state; what the snapshot has goes there."""
     of_snapshot = {name: value for name, value in changes.items() if hasattr(SNAPSHOT, name)}
     rest = {name: value for name, value in changes.items() if name not in of_snapshot}
-    snapshot = replace(SNAPSHOT, state=state, **of_snapshot)  # type: ignore[arg-type]
+    snapshot = structs.replace(SNAPSHOT, state=state, **of_snapshot)
     return replace(FACTS, snapshot=snapshot, **rest)  # type: ignore[arg-type]
 
 

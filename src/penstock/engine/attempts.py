@@ -44,6 +44,9 @@ current_execution: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 )
 
 
+# Without a handle nobody waits, and an event for each attempt would cost a tenth of its time.
+_UNHEARD = threading.Event()
+
 # The same arguments will not fit later; and when the result is at fault, the work is done.
 _BEYOND_RETRY = (ArgumentsDoNotFit, InvalidResult)
 
@@ -76,6 +79,7 @@ class Attempt:
     received_at: float  # monotonic, when the claim was answered
     slot: SlotToken | None = None
     begun_at: float = 0.0
+    started_at: datetime = field(init=False)  # by the database's clock, once it has begun
     start_told: bool = False  # its start is in the database already
     start_was_told: Callable[[Lease], bool] | None = None
     ended: bool = False
@@ -83,12 +87,16 @@ class Attempt:
     deferred_since: float | None = None
     deferred_for: float = 0.0  # seconds that do not count towards its timeout
     limit: asyncio.Timeout | None = None
-    stirred: threading.Event = field(default_factory=threading.Event)
+    stirred: threading.Event = _UNHEARD
     desk: Callable[["Attempt"], Desk] | None = None
     context: Context | None = None  # what its workflow shares, as the handler has it
     released: bool = False  # the worker stops: what it was doing goes back
     cancelled: bool = False  # somebody asked it to stop
     interrupt: Callable[[], None] | None = None  # None: a thread cannot be stopped from outside
+
+    def __post_init__(self) -> None:
+        if self.task.signature.takes_handle:
+            self.stirred = threading.Event()
 
     @property
     def id(self) -> str:
@@ -98,11 +106,6 @@ class Attempt:
     def on_last_chance(self) -> bool:
         """Whether one more crash would be its last, be it to blame or only beside the culprit."""
         return self.claimed.suspect and self.claimed.crashes + 1 >= self.task.options.max_crashes
-
-    @property
-    def started_at(self) -> datetime:
-        """When the handler began, by the database's clock."""
-        return self.claimed.claimed_at + timedelta(seconds=self.begun_at - self.received_at)
 
     @property
     def waited(self) -> float | None:
@@ -119,6 +122,8 @@ class Attempt:
 
     def begin(self) -> None:
         self.begun_at = time.monotonic()
+        since_claim = timedelta(seconds=self.begun_at - self.received_at)
+        self.started_at = self.claimed.claimed_at + since_claim
 
     # --- time -------------------------------------------------------------------------
 

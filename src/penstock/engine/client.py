@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from penstock.engine.executions import Execution
 from penstock.engine.hooks import NOBODY, HookSet

@@ -68,6 +68,8 @@ def pauses(
 class Execution(Generic[T_co]):
     """A snapshot: attributes never touch the database; `refresh()` takes a new one."""
 
+    __slots__ = ("__weakref__", "_decode_result", "_reads", "_snapshot", "created")
+
     def __init__(
         self,
         snapshot: Snapshot,

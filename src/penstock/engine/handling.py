@@ -2,9 +2,10 @@
 
 import logging
 from concurrent.futures import Future
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NoReturn, ParamSpec, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from penstock.engine.deferrals import (
     Interrupted,

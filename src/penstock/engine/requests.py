@@ -1,9 +1,10 @@
 """What a caller asks for, before it is an execution."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypedDict, TypeVar
+
+import msgspec
 
 from penstock.errors import PenstockError
 from penstock.model.durations import Duration, InvalidDuration, parse_duration
@@ -37,8 +38,7 @@ class InvalidOption(PenstockError, ValueError):
         super().__init__(f"{option}={value!r} is not possible: {because}. {instead}.")
 
 
-@dataclass(frozen=True, slots=True)
-class Request(Generic[T_co]):
+class Request(msgspec.Struct, Generic[T_co], frozen=True):
     """One execution that has been asked for and not yet been written.
 
     Make it with `task.request(…)`, hand many of them to `app.enqueue_many`.

@@ -17,6 +17,7 @@ from functools import partial
 from penstock.engine.attempts import Attempt, CompletionUndone, TimedOut, current_execution
 from penstock.engine.deadlines import Deadlines
 from penstock.engine.desk import AttemptDesk
+from penstock.engine.forks import current_pid
 from penstock.engine.hooks import NOBODY, AttemptBegan, AttemptEnded, HookSet
 from penstock.engine.processes import ChildDied, Processes
 from penstock.engine.settler import Settler
@@ -30,7 +31,7 @@ from penstock.store.contract import Store
 log = logging.getLogger("penstock.worker")
 
 STOCK_TIME = 0.05  # seconds of work that may wait here, by how long tasks took lately
-MOST_IN_STOCK = 500
+MOST_IN_STOCK = 1_000
 _SMOOTHING = 0.1
 
 
@@ -49,11 +50,11 @@ class Runner:
         hooks: HookSet = NOBODY,
     ) -> None:
         self._hooks = hooks
-        self._pid = os.getpid()
+        self._pid = current_pid()
         self._store = store
         self.may_have_lost_all = may_have_lost_all
         self.has_lost = has_lost
-        self.slots = SlotPool(slots, when_free=self._begin_more)
+        self.slots = SlotPool(slots, when_free=self._begin_more_soon)
         # By lease: a task that was taken from us may come back while its old attempt goes on.
         self.running: dict[Lease, Attempt] = {}
         self._stock = Stock()
@@ -62,7 +63,8 @@ class Runner:
         self._lock = threading.RLock()
         self._loop = loop
         self._loop_thread: int | None = None
-        self._loop_tasks: set[asyncio.Task[None]] = set()
+        self._loop_tasks: dict[Attempt, asyncio.Task[None]] = {}
+        self._will_begin_more = False
         self._settler = settler
         self._threads = Threads("penstock-task")
         self._processes = Processes()
@@ -128,7 +130,16 @@ class Runner:
             self._suspects |= {one.claimed.lease: one for one in attempts if one.claimed.suspect}
         self._begin_more()
 
+    def _begin_more_soon(self) -> None:
+        """A slot is free. On the loop many become free in one turn: all are filled at once."""
+        if threading.get_ident() != self._loop_thread:
+            self._begin_more()
+        elif not self._will_begin_more:
+            self._will_begin_more = True
+            self._loop.call_soon(self._begin_more)
+
     def _begin_more(self) -> None:
+        self._will_begin_more = False
         for_loop: list[Attempt] = []
         with self._lock:
             while self._stock and (slot := self.slots.take()) is not None:
@@ -158,8 +169,7 @@ class Runner:
             task = self._loop.create_task(
                 self._run_on_loop(attempt), name=attempt.task.name, context=contextvars.Context()
             )
-            self._loop_tasks.add(task)
-            task.add_done_callback(self._loop_tasks.discard)
+            self._loop_tasks[attempt] = task
             attempt.interrupt = partial(self._cancel_on_loop, task)
             if attempt.released or attempt.cancelled:
                 attempt.interrupt()  # asked for before there was anything to stop
@@ -184,6 +194,7 @@ class Runner:
         else:
             outcome = attempt.completed(result)
         self._end(attempt, outcome)
+        self._loop_tasks.pop(attempt, None)
 
     # --- on threads and in processes --------------------------------------------------
 
@@ -259,12 +270,12 @@ class Runner:
         attempt.desk = self._desk_of
         if not attempt.start_told:
             attempt.start_was_told = self._settler.start_was_told
-            self._settler.note_start(attempt.claimed.lease, attempt.started_at)
+            self._settler.note_start(attempt.claimed.lease, attempt.begun_at, attempt.started_at)
         if self._hooks:
             self._hooks.attempt_began(AttemptBegan(attempt.claimed, attempt.task.name))
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
-        if os.getpid() != self._pid:
+        if current_pid() != self._pid:
             os._exit(0)  # a copy that the task has forked: it has none of our threads
         with self._lock:
             if attempt.ended:

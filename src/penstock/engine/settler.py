@@ -87,18 +87,21 @@ class Settler:
         self._stop = threading.Event()
         self._stopped_at = 0.0
         self._busy = False
-        self._asleep = False
+        self._waits = False  # for something to write
+        self._asleep = False  # the same, and nobody looks at the starts
         self._outage = Outage("settle outcomes", hooks)
         self.last_turn = time.monotonic()
 
     def put(self, outcome: Outcome) -> None:
-        with self._changed:
-            self._outcomes.append(outcome)
-            self._changed.notify()
+        self._outcomes.append(outcome)
+        # In this order, and the other way round in `_next_batch`: one of the two sees the other.
+        if self._waits:
+            with self._changed:
+                self._changed.notify()
 
-    def note_start(self, lease: Lease, started_at: datetime) -> None:
-        """Tell the start of an attempt that may turn out to be long."""
-        self._starts[lease] = (time.monotonic(), started_at)
+    def note_start(self, lease: Lease, noted: float, started_at: datetime) -> None:
+        """Tell the start of an attempt that may turn out to be long; `noted` is monotonic."""
+        self._starts[lease] = (noted, started_at)
         if self._asleep:
             with self._changed:
                 self._changed.notify()
@@ -160,6 +163,7 @@ class Settler:
 
     def _next_batch(self) -> list[Outcome] | None:
         with self._changed:
+            self._waits = True
             if not (self._outcomes or self._changes or self._steps or self._may_end()):
                 # Under load nobody needs to wake us for a start: we look soon anyway. Set before
                 # the last look at the starts: who notes one after it sees that we sleep.
@@ -168,6 +172,7 @@ class Settler:
                     self._asleep = False
                 self._changed.wait(None if self._asleep else RECORD_START_AFTER)
                 self._asleep = False
+            self._waits = False
             if not self._outcomes and self._may_end():
                 return None
             self._busy = True

@@ -172,7 +172,9 @@ class TaskSignature:
 
     def context_in(self, arguments: Mapping[str, object]) -> Context | None:
         """The context among decoded arguments, where the task asks for it."""
-        found = None if self.context is None else arguments.get(self.context)
+        if self.context is None:
+            return None
+        found = arguments.get(self.context)
         return found if isinstance(found, Context) else None
 
     def encode_named(self, arguments: Mapping[str, object]) -> str:
@@ -197,10 +199,10 @@ class TaskSignature:
         """
         return self._decode(text, self._types)
 
-    def spread(
-        self, arguments: Mapping[str, object]
-    ) -> tuple[tuple[object, ...], dict[str, object]]:
+    def spread(self, arguments: dict[str, object]) -> tuple[tuple[object, ...], dict[str, object]]:
         """Return decoded arguments as `function(handle, *args, **kwargs)` takes them."""
+        if not self._positional_only:
+            return (), arguments
         by_name = dict(arguments)
         args: list[object] = []
         for parameter in self._positional_only:
@@ -269,11 +271,10 @@ class TaskSignature:
             values = msgspec.structs.astuple(types.at_once.decode(text))
         except Exception:  # noqa: BLE001 # read one by one, the culprit raises it with its name
             return self._decode_one_by_one(text, types)
-        return {
-            name: value
-            for name, value in zip(self._named, values, strict=True)
-            if value is not msgspec.UNSET
-        }
+        arguments = dict(zip(self._named, values, strict=True))
+        if len(self._required) < len(values):
+            return {name: one for name, one in arguments.items() if one is not msgspec.UNSET}
+        return arguments
 
     def _decode_one_by_one(self, text: str, types: _Types) -> dict[str, object]:
         try:

@@ -1,8 +1,13 @@
-"""What an execution is: as asked for, as handed out, and as the database knows it."""
+"""What an execution is: as asked for, as handed out, and as the database knows it.
 
-from dataclasses import dataclass
+Structs where there are many at a time: one is made in a tenth of the time that a frozen
+dataclass takes, and the garbage collector need not look at what refers to no containers.
+"""
+
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from penstock.model.states import State, SubState
 
@@ -10,8 +15,7 @@ DEFAULT_QUEUE = "default"
 DEFAULT_MAX_CRASHES = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewExecution:
+class NewExecution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One requested instance of a task; its id is known before anything is committed."""
 
     id: str
@@ -69,8 +73,7 @@ class Claimed(NamedTuple):
     trace: str | None = None  # as it was asked for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An execution as the database knew it at one moment."""
 
     id: str

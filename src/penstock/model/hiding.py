@@ -1,9 +1,9 @@
 """What is not to be printed: members of stored JSON, by their names, wherever they are in it."""
 
 from collections.abc import Collection
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.model.executions import Snapshot
 from penstock.model.runs import RunSnapshot

@@ -1,14 +1,14 @@
 """How an attempt ended. An outcome is a value, matched once, where it is settled."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import msgspec
 
 from penstock.model.events import EventType
 from penstock.model.executions import Lease
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
+class _Ended(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease
     serial: str | None = None  # as claimed: its successor is released when it ends
     has_follow_ups: bool = False  # as claimed: what follows its end is enqueued with it
@@ -16,46 +16,40 @@ class _Ended:
     started_at: datetime | None = None  # None: never started, or already recorded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed(_Ended):
+class Completed(_Ended, frozen=True, kw_only=True):
     """The handler returned; `result` and what it wrote into the context are JSON text."""
 
     result: str = "null"
     writes: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed(_Ended):
+class Failed(_Ended, frozen=True, kw_only=True):
     """The handler raised and will not be tried again; `error` is JSON text."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryScheduled(_Ended):
+class RetryScheduled(_Ended, frozen=True, kw_only=True):
     """The handler raised and is tried again after `delay`."""
 
     error: str
     delay: timedelta
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeferredFor(_Ended):
+class DeferredFor(_Ended, frozen=True, kw_only=True):
     """The handler asked to come back after `delay`; the attempt is not spent."""
 
     delay: timedelta
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspended(_Ended):
+class Suspended(_Ended, frozen=True, kw_only=True):
     """The handler waits for a signal or a run, without a worker; the attempt is not spent."""
 
     awaits: str  # what `signal_named` or `end_of_run` returns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuspendedFor(_Ended):
+class SuspendedFor(_Ended, frozen=True, kw_only=True):
     """The same, for `timeout` at most: then it comes back with empty hands."""
 
     awaits: str
@@ -73,15 +67,13 @@ def end_of_run(run_id: str) -> str:
     return f"run:{run_id}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released(_Ended):
+class Released(_Ended, frozen=True, kw_only=True):
     """The worker gives the task back to its old place; the attempt is not spent."""
 
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cancelled(_Ended):
+class Cancelled(_Ended, frozen=True, kw_only=True):
     """The handler stopped because it was asked to."""
 
     reason: str | None = None

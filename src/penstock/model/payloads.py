@@ -27,6 +27,8 @@ MAX_DEPTH = 100
 
 _LONGEST_PATH_SHOWN = 80
 _NUL = "\\u0000"  # as JSON spells it
+_SHORT = 4_000  # bytes: no integer in here has more digits than Python reads
+_SAFE = frozenset({str, int, bool, type(None)})  # what means the same when it is read back
 
 _GIVE_PLAIN_DATA = (
     "Pass dicts, lists, strings, numbers, dataclasses, Structs, pydantic models, enums, "
@@ -61,9 +63,13 @@ def encode(value: object) -> str:
     Raises:
         InvalidPayload: the text would not mean the same, or a database would not take it.
     """
+    if value is None:
+        return "null"
     try:
         data = _encoder.encode(value)
         text = data.decode()
+        if len(data) < _SHORT and _is_flat(value) and _NUL not in text:
+            return text
         read_back = _decoder.decode(data)
         plain = msgspec.to_builtins(value, enc_hook=_plain)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
@@ -106,6 +112,13 @@ def check(text: str) -> str:
     if _NUL in text or _is_deep(text, value):
         _Inspector().inspect(value)
     return text
+
+
+def _is_flat(value: object) -> bool:
+    """Whether it is a dict of what is safe: most arguments are, and need no second look."""
+    if type(value) is not dict:
+        return False
+    return all(type(key) is str and type(one) in _SAFE for key, one in value.items())
 
 
 def _plain(value: object) -> object:

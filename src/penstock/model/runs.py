@@ -1,11 +1,12 @@
 """What an execution of a workflow is: a run, as asked for and as the database knows it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
+
+import msgspec
 
 from penstock.model.events import RunEvent
 
@@ -43,8 +44,7 @@ RUN_TRANSITIONS: Mapping[tuple[RunState | None, RunEvent], RunState] = MappingPr
 FINAL_RUN = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRun:
+class NewRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One requested run of a workflow; its id is known before anything is committed."""
 
     id: str
@@ -58,8 +58,7 @@ class NewRun:
     trace: str | None = None  # of all its tasks: JSON text, as of an execution
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSnapshot:
+class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A run as the database knew it at one moment."""
 
     id: str

@@ -32,7 +32,8 @@ SELECT queue, priority, suspect FROM lane;
 -- so none is locked that is not taken. MATERIALIZED: a nested loop would repeat the scan
 -- and claim past the limit.
 -- The outbox by ctid, the tasks by an array of ids: no plan can read others to get at these,
--- where a join to the CTE could hash the whole table, or walk it for every row.
+-- where a join to the CTE could hash the whole table, or walk it for every row. What belongs
+-- to an id is found in arrays that are sorted by it, because width_bucket halves its way there.
 WITH alive AS MATERIALIZED (
     SELECT coalesce(:now::timestamptz, clock_timestamp()) AS now
     FROM penstock.workers WHERE id = :worker_id FOR KEY SHARE
@@ -62,7 +63,8 @@ WITH alive AS MATERIALIZED (
     UPDATE penstock.task_executions AS task
     SET state = 'running', sub_state = 'active', attempt = task.attempt + 1, fence = task.fence + 1,
         worker_id = :worker_id, claimed_at = alive.now, started_at = NULL, progress = NULL,
-        seq = (ARRAY(SELECT seq FROM due))[array_position(ARRAY(SELECT task_execution_id FROM due), task.id)]
+        seq = (ARRAY(SELECT seq FROM due ORDER BY task_execution_id))[
+            width_bucket(task.id, ARRAY(SELECT task_execution_id FROM due ORDER BY task_execution_id))]
     FROM alive
     WHERE task.id = ANY (ARRAY(SELECT task_execution_id FROM due)) AND task.state = 'ready'
     RETURNING task.id, task.root_id, task.fence, task.task, task.args, task.queue, task.priority,
@@ -71,12 +73,14 @@ WITH alive AS MATERIALIZED (
               CASE WHEN task.root_id <> task.id THEN task.root_id::text END AS run_id,
               coalesce(task.run_at, CASE task.attempt WHEN 1 THEN task.created_at END) AS due_at,
               task.trace,
-              array_position(ARRAY(SELECT task_execution_id FROM due), task.id) AS place
+              (ARRAY(SELECT turn FROM due ORDER BY task_execution_id))[
+                  width_bucket(task.id, ARRAY(SELECT task_execution_id FROM due ORDER BY task_execution_id))
+              ] AS turn
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, worker_id, at)
     SELECT root_id, id, 'task.claimed', '{"attempt":' || attempt || '}', :worker_id, claimed_at
-    FROM moved ORDER BY place
+    FROM moved
 )
 SELECT id::text, fence, task, args, queue, priority, seq, attempt, retries, crashes, suspect,
-       serial, has_follow_ups, claimed_at, run_id, due_at, trace, (ARRAY(SELECT turn FROM due))[place]
-FROM moved ORDER BY place;
+       serial, has_follow_ups, claimed_at, run_id, due_at, trace, turn
+FROM moved ORDER BY turn, seq;

@@ -22,6 +22,7 @@ ON CONFLICT (serial) DO UPDATE SET serial = excluded.serial;
 -- Keys are taken in sorted order (two calls with opposite orders deadlock otherwise), but
 -- the outbox is filled in the order of the call. Those with a serial wait at first, and
 -- the others of the call with them (`held`): `advance_serials` lets them go in one order.
+-- Places in a serial rise with the order of the call; gaps between them mean nothing.
 WITH moment AS MATERIALIZED (
     SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
 ), incoming AS MATERIALIZED (
@@ -47,7 +48,7 @@ WITH moment AS MATERIALIZED (
            CASE WHEN serial IS NOT NULL THEN coalesce((
                SELECT max(live.serial_place) FROM penstock.task_executions AS live
                WHERE live.serial = incoming.serial AND live.serial IS NOT NULL AND live.finished_at IS NULL
-           ), 0) + row_number() OVER (PARTITION BY serial ORDER BY n) END,
+           ), 0) + 1 + n END,
            run_at, follow_ups, trace, now
     FROM incoming
     ORDER BY task, key NULLS FIRST, n
@@ -61,15 +62,17 @@ WITH moment AS MATERIALIZED (
     ORDER BY incoming.n
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, at)
-    SELECT created.id, created.id, event.type, event.data, incoming.now
-    FROM created JOIN incoming ON incoming.id = created.id
-    CROSS JOIN LATERAL (VALUES
-        (1, 'task.created', NULL),
-        (2, CASE created.state WHEN 'ready' THEN 'task.marked_ready' WHEN 'scheduled' THEN 'task.scheduled' END,
-            CASE created.state WHEN 'scheduled' THEN '{"run_at":"' || to_char(created.run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"') || '"}' END)
-    ) AS event (n, type, data)
-    WHERE event.type IS NOT NULL
-    ORDER BY incoming.n, event.n
+    SELECT id, id, type, data, (SELECT now FROM moment)
+    FROM (
+        SELECT 1 AS place, id, 'task.created' AS type, NULL AS data FROM created
+        UNION ALL
+        SELECT 2, id, 'task.marked_ready', NULL FROM created WHERE state = 'ready'
+        UNION ALL
+        SELECT 2, id, 'task.scheduled',
+               '{"run_at":"' || to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"') || '"}'
+        FROM created WHERE state = 'scheduled'
+    ) AS event
+    ORDER BY place
 ), woken AS (
     SELECT count(pg_notify(penstock.wake_channel(queue), state)) AS queues
     FROM (
@@ -80,7 +83,9 @@ WITH moment AS MATERIALIZED (
         ), run_at))
     ) AS touched
 )
-SELECT created.id::text, created.state, woken.queues FROM created CROSS JOIN woken;
+SELECT created.state, string_agg(incoming.n::text, ' '), min(woken.queues)
+FROM created JOIN incoming ON incoming.id = created.id CROSS JOIN woken
+GROUP BY created.state;
 
 -- name: holders
 -- Read in a statement of its own: the one that met the conflict cannot see who caused it.

@@ -53,14 +53,16 @@ def _write(
         batch = encode_new(pending.values())
         held = "yes" if serials else "no"
         rows = yield Step(statements["create"], {"batch": batch, "held": held, **moment})
-        states |= {row[0]: State(row[1]) for row in rows}
-        created = {row[0] for row in rows}
-        refused = [n for n, new in pending.items() if new.id not in created]
+        asked = list(pending)
+        for name, places in ((row[0], row[1]) for row in rows):
+            state = State(name)
+            states |= {executions[asked[int(place)]].id: state for place in places.split()}
+        refused = [n for n, new in pending.items() if new.id not in states]
         if not refused:
             break
         # The holder may have finished between the two statements; then the key is free.
-        asked = encode_new(pending[n] for n in refused)
-        rows = yield Step(statements["holders"], {"batch": asked})
+        batch = encode_new(pending[n] for n in refused)
+        rows = yield Step(statements["holders"], {"batch": batch})
         for place, holder, state in rows:
             n = refused[place]
             holders[n] = Created(holder, created=holder == executions[n].id, state=State(state))

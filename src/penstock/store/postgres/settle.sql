@@ -18,7 +18,7 @@ WITH moment AS MATERIALIZED (
         sub_state = NULL,
         attempt = CASE WHEN batch.gives_back THEN task.attempt - 1 ELSE task.attempt END,
         retries = CASE WHEN batch.event = 'task.retry_scheduled' THEN task.retries + 1 ELSE task.retries END,
-        suspect = task.suspect AND batch.gives_back,
+        suspect = task.suspect AND coalesce(batch.gives_back, false),
         fence = task.fence + 1,
         settled_fence = task.fence,
         worker_id = NULL,
@@ -42,13 +42,17 @@ WITH moment AS MATERIALIZED (
     SELECT id, seq, queue, priority, suspect, task FROM moved WHERE state = 'ready' ORDER BY seq
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, worker_id, at)
-    SELECT moved.root_id, moved.id, event.type, event.data, moved.worker_id, event.at
-    FROM moved CROSS JOIN LATERAL (VALUES
-        (1, 'task.started', NULL, 'epoch'::timestamptz + moved.started_at_us * interval '1 microsecond'),
-        (2, CASE moved.state WHEN 'cancelled' THEN 'task.cancelled' ELSE moved.event END, moved.data, moved.now)
-    ) AS event (n, type, data, at)
-    WHERE event.at IS NOT NULL
-    ORDER BY moved.n, event.n
+    SELECT root_id, id, type, data, worker_id, at
+    FROM (
+        SELECT 1 AS place, n, root_id, id, 'task.started' AS type, NULL AS data, worker_id,
+               'epoch'::timestamptz + started_at_us * interval '1 microsecond' AS at
+        FROM moved WHERE started_at_us IS NOT NULL
+        UNION ALL
+        SELECT 2, n, root_id, id, CASE state WHEN 'cancelled' THEN 'task.cancelled' ELSE event END, data,
+               worker_id, now
+        FROM moved
+    ) AS event
+    ORDER BY place, n
 ), woken AS (
     SELECT count(pg_notify(penstock.wake_channel(queue), state)) AS queues
     FROM (

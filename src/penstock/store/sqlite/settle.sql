@@ -23,7 +23,7 @@ SET state = CASE WHEN task.cancel_requested AND batch.state <> 'completed' THEN 
     sub_state = NULL,
     attempt = CASE WHEN batch.gives_back THEN task.attempt - 1 ELSE task.attempt END,
     retries = CASE WHEN batch.event = 'task.retry_scheduled' THEN task.retries + 1 ELSE task.retries END,
-    suspect = task.suspect AND batch.gives_back,
+    suspect = task.suspect AND coalesce(batch.gives_back, false),
     fence = task.fence + 1,
     settled_fence = task.fence,
     worker_id = NULL,
