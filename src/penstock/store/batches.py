@@ -39,13 +39,12 @@ _LEADS_TO = {
 
 
 class _NewRow(msgspec.Struct, omit_defaults=True, gc=False):
-    n: int
     id: str
-    task: str
-    queue: str
-    priority: int
     args: str
-    max_crashes: int
+    task: str | None = None
+    queue: str | None = None
+    priority: int | None = None
+    max_crashes: int | None = None
     key: str | None = None
     serial: str | None = None
     run_at_us: int | None = None
@@ -79,16 +78,21 @@ class _LeaseRow(msgspec.Struct):
     started_at_us: int | None = None
 
 
-def encode_new(executions: Iterable[NewExecution]) -> str:
+def encode_new(executions: Sequence[NewExecution]) -> dict[str, str]:
+    """Return parameters: what the first has, and a batch that tells where others differ from it.
+
+    Those of one call are nearly always of one task, and both sides are spared the repetition.
+    """
+    task, queue = executions[0].task, executions[0].queue
+    priority, max_crashes = executions[0].priority, executions[0].max_crashes
     rows = [
         _NewRow(
-            n,
             new.id,
-            new.task,
-            new.queue,
-            new.priority,
             new.args,
-            new.max_crashes,
+            None if new.task == task else new.task,
+            None if new.queue == queue else new.queue,
+            None if new.priority == priority else new.priority,
+            None if new.max_crashes == max_crashes else new.max_crashes,
             new.key,
             new.serial,
             microseconds_at(new.run_at),
@@ -96,9 +100,30 @@ def encode_new(executions: Iterable[NewExecution]) -> str:
             new.follow_ups,
             new.trace,
         )
-        for n, new in enumerate(executions)
+        for new in executions
     ]
-    return _as_text(rows, doing="store an execution")
+    _as_text([task, queue], doing="store an execution")  # refuses what no database can store
+    return {
+        "batch": _as_text(rows, doing="store an execution"),
+        "task": task,
+        "queue": queue,
+        "priority": str(priority),
+        "max_crashes": str(max_crashes),
+    }
+
+
+def encode_one(new: NewExecution) -> dict[str, str | None]:
+    """Return parameters for a single execution, by the names of what it has."""
+    texts = {
+        "id": new.id,
+        "task": new.task,
+        "queue": new.queue,
+        "args": new.args,
+        "follow_ups": new.follow_ups,
+        "trace": new.trace,
+    }
+    _as_text(texts, doing="store an execution")  # refuses what no database can store
+    return {**texts, "priority": str(new.priority), "max_crashes": str(new.max_crashes)}
 
 
 def encode_outcomes(outcomes: Iterable[Outcome]) -> str:

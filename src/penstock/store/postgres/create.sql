@@ -26,16 +26,19 @@ ON CONFLICT (serial) DO UPDATE SET serial = excluded.serial;
 WITH moment AS MATERIALIZED (
     SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
 ), incoming AS MATERIALIZED (
-    SELECT new.n, new.id, new.task, new.queue, new.priority, new.args, new.key, new.serial,
-           new.max_crashes, new.follow_ups, new.trace, moment.now,
+    SELECT new.n, new.id, coalesce(new.task, :task::text) AS task, coalesce(new.queue, :queue::text) AS queue,
+           coalesce(new.priority, :priority::text::integer) AS priority, new.args, new.key, new.serial,
+           coalesce(new.max_crashes, :max_crashes::text::integer) AS max_crashes, new.follow_ups, new.trace,
+           moment.now,
            coalesce(
                'epoch'::timestamptz + new.run_at_us * interval '1 microsecond',
                moment.now + new.delay_us * interval '1 microsecond'
            ) AS run_at
-    FROM moment, json_to_recordset(:batch::text::json) AS new (
-        n integer, id uuid, task text, queue text, priority integer, args text, key text,
-        serial text, max_crashes integer, run_at_us bigint, delay_us bigint, follow_ups text,
-        trace text
+    FROM moment, ROWS FROM (json_to_recordset(:batch::text::json) AS (
+        id uuid, task text, queue text, priority integer, args text, key text, serial text,
+        max_crashes integer, run_at_us bigint, delay_us bigint, follow_ups text, trace text
+    )) WITH ORDINALITY AS new (
+        id, task, queue, priority, args, key, serial, max_crashes, run_at_us, delay_us, follow_ups, trace, n
     )
 ), created AS (
     INSERT INTO penstock.task_executions (
@@ -48,7 +51,7 @@ WITH moment AS MATERIALIZED (
            CASE WHEN serial IS NOT NULL THEN coalesce((
                SELECT max(live.serial_place) FROM penstock.task_executions AS live
                WHERE live.serial = incoming.serial AND live.serial IS NOT NULL AND live.finished_at IS NULL
-           ), 0) + 1 + n END,
+           ), 0) + n END,
            run_at, follow_ups, trace, now
     FROM incoming
     ORDER BY task, key NULLS FIRST, n
@@ -87,15 +90,42 @@ SELECT created.state, string_agg(incoming.n::text, ' '), min(woken.queues)
 FROM created JOIN incoming ON incoming.id = created.id CROSS JOIN woken
 GROUP BY created.state;
 
+-- name: create_one
+-- The same for a single execution that nothing holds back, as most are: most of the time that
+-- such a call takes is the server's, and half of that went into a plan that can do everything.
+WITH created AS (
+    INSERT INTO penstock.task_executions (
+        id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, trace, created_at
+    )
+    VALUES (
+        :id::text::uuid, :id::text::uuid, :task::text, :queue::text, :priority::text::integer, :args::text, 'ready',
+        :max_crashes::text::integer, :follow_ups::text, :trace::text,
+        coalesce(:now::text::timestamptz, clock_timestamp())
+    )
+    ON CONFLICT DO NOTHING
+    RETURNING id, created_at
+), ready AS (
+    INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, task)
+    SELECT id, :queue::text, :priority::text::integer, :task::text FROM created
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
+    SELECT id, id, type, created_at
+    FROM created CROSS JOIN unnest(ARRAY['task.created', 'task.marked_ready']) WITH ORDINALITY AS event (type, place)
+    ORDER BY place
+)
+SELECT id::text, CASE WHEN :notify::text = 'yes' THEN pg_notify(penstock.wake_channel(:queue::text), 'ready')::text END
+FROM created;
+
 -- name: holders
 -- Read in a statement of its own: the one that met the conflict cannot see who caused it.
-SELECT asked.n, found.id::text, found.state
-FROM json_to_recordset(:batch::text::json) AS asked (n integer, id uuid, task text, key text)
+SELECT asked.n::integer, found.id::text, found.state
+FROM ROWS FROM (json_to_recordset(:batch::text::json) AS (id uuid, task text, key text))
+    WITH ORDINALITY AS asked (id, task, key, n)
 CROSS JOIN LATERAL (
     SELECT id, state FROM penstock.task_executions WHERE id = asked.id
     UNION ALL
     SELECT id, state FROM penstock.task_executions
-    WHERE task = asked.task AND key = asked.key AND key IS NOT NULL AND finished_at IS NULL
+    WHERE task = coalesce(asked.task, :task::text) AND key = asked.key AND key IS NOT NULL AND finished_at IS NULL
     LIMIT 1
 ) AS found;
 

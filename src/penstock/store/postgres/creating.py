@@ -1,13 +1,18 @@
 """Creating executions on PostgreSQL: the same script on our connections and on a caller's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+
+from psycopg import Rollback
 
 from penstock.model.executions import Created, NewExecution
 from penstock.model.states import State
-from penstock.store.batches import encode_new, encode_strings
-from penstock.store.scripts import Script, Step, undone_on_error
+from penstock.store.batches import encode_new, encode_one, encode_strings
+from penstock.store.postgres.session import Session
+from penstock.store.scripts import Row, Script, Step, undone_on_error
 from penstock.store.sql import Statement
+
+IN_A_STATEMENT = 1_000
 
 
 def create(
@@ -22,11 +27,56 @@ def create(
     One statement in the plain case. Where it takes several, an error in between, or the
     cancellation of an async caller, leaves nothing behind in the transaction.
     """
+    if len(executions) == 1 and _is_ready(executions[0]):
+        one = executions[0]
+        if (yield Step(statements["create_one"], {**encode_one(one), **_moment(now, notify)})):
+            return [Created(one.id, created=True, state=State.READY)]
     several = len(executions) > 1 and any(new.key is not None for new in executions)
     if not several and all(new.serial is None for new in executions):
         return (yield from _write(statements, executions, now=now, notify=notify))
     script = _write(statements, executions, now=now, notify=notify)
     return (yield from undone_on_error(statements, script))
+
+
+def create_many(
+    session: Session, executions: Sequence[NewExecution], *, notify: bool
+) -> list[Created] | None:
+    """Write thousands that have neither key nor serial, in one transaction of many statements.
+
+    While the server writes one part, the next is prepared. None if one of them is there already:
+    then nothing has been written.
+    """
+    more = {**_moment(session.now, notify), "held": "no"}
+    parts = [
+        executions[first : first + IN_A_STATEMENT]
+        for first in range(0, len(executions), IN_A_STATEMENT)
+    ]
+    created: list[Created] = []
+    with session.connection.pipeline(), session.transaction() as transaction:
+        answers = [session.send("create", **encode_new(part), **more) for part in parts]
+        for part, answer in zip(parts, answers, strict=True):
+            states = dict(_states(answer.fetchall()))
+            if len(states) < len(part):
+                raise Rollback(transaction)
+            created += [Created(new.id, True, states[n]) for n, new in enumerate(part)]  # noqa: FBT003
+    return created if len(created) == len(executions) else None
+
+
+def _is_ready(new: NewExecution) -> bool:
+    """Whether nothing can hold it back: neither another execution nor the time."""
+    return new.key is None and new.serial is None and new.run_at is None and new.delay is None
+
+
+def _moment(now: datetime | None, notify: bool) -> dict[str, str | None]:  # noqa: FBT001
+    return {"now": None if now is None else now.isoformat(), "notify": "yes" if notify else "no"}
+
+
+def _states(rows: Sequence[Row]) -> Iterator[tuple[int, State]]:
+    """Take apart what `create` answers: places in the batch, by the state that they got."""
+    for name, places, _ in rows:
+        state = State(name)
+        for place in places.split():
+            yield int(place) - 1, state
 
 
 def _write(
@@ -38,7 +88,7 @@ def _write(
 ) -> Script[list[Created]]:
     # Serials need their rows locked before anything is read under the lock, and a taken key
     # needs another look at who has it.
-    moment = {"now": now and now.isoformat(), "notify": "yes" if notify else "no"}
+    moment = _moment(now, notify)
     serials = sorted({new.serial for new in executions if new.serial is not None})
     if serials:
         yield Step(statements["lock_serials"], {"serials": encode_strings(serials)})
@@ -46,27 +96,22 @@ def _write(
     states: dict[str, State] = {}
     holders: dict[int, Created] = {}
     first = {new.id: n for n, new in reversed(list(enumerate(executions)))}
-    pending = {
-        n: executions[n] for n in sorted(first.values())
-    }  # an id given twice is one execution
+    pending = sorted(first.values())  # an id given twice is one execution
     while pending:
-        batch = encode_new(pending.values())
+        batch = encode_new([executions[n] for n in pending])
         held = "yes" if serials else "no"
-        rows = yield Step(statements["create"], {"batch": batch, "held": held, **moment})
-        asked = list(pending)
-        for name, places in ((row[0], row[1]) for row in rows):
-            state = State(name)
-            states |= {executions[asked[int(place)]].id: state for place in places.split()}
-        refused = [n for n, new in pending.items() if new.id not in states]
+        rows = yield Step(statements["create"], {**batch, "held": held, **moment})
+        states |= {executions[pending[place]].id: state for place, state in _states(rows)}
+        refused = [n for n in pending if executions[n].id not in states]
         if not refused:
             break
         # The holder may have finished between the two statements; then the key is free.
-        batch = encode_new(pending[n] for n in refused)
-        rows = yield Step(statements["holders"], {"batch": batch})
+        batch = encode_new([executions[n] for n in refused])
+        rows = yield Step(statements["holders"], {"batch": batch["batch"], "task": batch["task"]})
         for place, holder, state in rows:
-            n = refused[place]
+            n = refused[place - 1]
             holders[n] = Created(holder, created=holder == executions[n].id, state=State(state))
-        pending = {n: pending[n] for n in refused if n not in holders}
+        pending = [n for n in refused if n not in holders]
 
     if serials:
         created_ids = [new.id for new in executions if new.id in states]

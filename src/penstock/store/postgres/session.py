@@ -22,8 +22,13 @@ class Session:
     notify: bool
 
     def rows(self, name: str, /, **parameters: object) -> list[Row]:
-        cursor = self.connection.execute(self.statements[name].pyformat, parameters)
-        return cursor.fetchall() if cursor.description else []
+        cursor = self.send(name, **parameters)
+        # Not by its description, which is made anew each time it is asked for.
+        return [] if cursor.rownumber is None else cursor.fetchall()
+
+    def send(self, name: str, /, **parameters: object) -> psycopg.Cursor[Row]:
+        """Run a statement; in a pipeline nobody waits for it before its rows are asked for."""
+        return self.connection.execute(self.statements[name].pyformat, parameters)
 
     def execute(self, step: Step) -> list[Row]:
         return self.rows(step.statement.name, **step.parameters)

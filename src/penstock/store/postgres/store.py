@@ -66,7 +66,7 @@ from penstock.store.postgres import (
     waiting,
 )
 from penstock.store.postgres.connecting import Connection, Connections
-from penstock.store.postgres.creating import create
+from penstock.store.postgres.creating import IN_A_STATEMENT, create, create_many
 from penstock.store.postgres.session import Session
 from penstock.store.postgres.wakeups import PostgresDistributor
 from penstock.store.remembering import Remembers
@@ -137,10 +137,14 @@ class PostgresStore(Steered, Remembers, OnCallers):
     def create(self, executions: Sequence[NewExecution], *, notify: bool = True) -> list[Created]:
         if not executions:
             return []
-        plain = all(new.key is None and new.serial is None for new in executions)
+        free = all(new.key is None and new.serial is None for new in executions)
 
         def write(session: Session) -> list[Created]:
-            with nullcontext() if plain else session.transaction():
+            if free and len(executions) > IN_A_STATEMENT:
+                created = create_many(session, executions, notify=notify and self._notify)
+                if created is not None:
+                    return created
+            with nullcontext() if free else session.transaction():
                 return run(self._creating(executions, notify=notify), session.execute)
 
         return self._run("enqueue", write)

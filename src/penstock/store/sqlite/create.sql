@@ -28,12 +28,12 @@ INSERT INTO task_executions (
     run_at, follow_ups, trace, created_at
 )
 SELECT id, id,
-       json_extract(value, '$.task'),
-       json_extract(value, '$.queue'),
-       json_extract(value, '$.priority'),
+       coalesce(json_extract(value, '$.task'), :task),
+       coalesce(json_extract(value, '$.queue'), :queue),
+       coalesce(json_extract(value, '$.priority'), :priority),
        json_extract(value, '$.args'),
        CASE WHEN serial IS NOT NULL THEN 'waiting' WHEN run_at > :now THEN 'scheduled' ELSE 'ready' END,
-       json_extract(value, '$.max_crashes'),
+       coalesce(json_extract(value, '$.max_crashes'), :max_crashes),
        json_extract(value, '$.key'),
        serial,
        CASE WHEN serial IS NOT NULL THEN coalesce((
@@ -56,7 +56,7 @@ RETURNING id, state, run_at;
 WITH asked AS MATERIALIZED (
     SELECT key AS n,
            json_extract(value, '$.id') AS id,
-           json_extract(value, '$.task') AS task,
+           coalesce(json_extract(value, '$.task'), :task) AS task,
            json_extract(value, '$.key') AS key
     FROM json_each(:batch)
 )

@@ -48,6 +48,8 @@ def create(
 
     All or none: an error leaves the transaction as it was, and usable.
     """
+    if not executions:
+        return []
     script = write_executions(statements, executions, now=moment_now(now))
     return (yield from undone_on_error(statements, script))
 
@@ -56,7 +58,7 @@ def write_executions(
     statements: Mapping[str, Statement], executions: Sequence[NewExecution], *, now: int
 ) -> Script[list[Created]]:
     """Write the executions; answer in their order. An error may leave half of them behind."""
-    rows = yield Step(statements["create"], {"batch": encode_new(executions), "now": now})
+    rows = yield Step(statements["create"], {**encode_new(executions), "now": now})
     fate = {row[0]: (State(row[1]), row[2]) for row in rows}
     written = [
         _Written(new.id, new.id, new.task, new.queue, new.priority, *fate[new.id])
@@ -76,8 +78,9 @@ def write_executions(
 
     holders: dict[int, Created] = {}
     if refused := [n for n, new in enumerate(executions) if new.id not in states]:
-        asked = encode_new(executions[n] for n in refused)
-        for place, holder, state in (yield Step(statements["holders"], {"batch": asked})):
+        asked = encode_new([executions[n] for n in refused])
+        parameters = {"batch": asked["batch"], "task": asked["task"]}
+        for place, holder, state in (yield Step(statements["holders"], parameters)):
             n = refused[place]
             holders[n] = Created(holder, created=holder == executions[n].id, state=State(state))
     return [
