@@ -135,6 +135,15 @@ ROWS = (
         "one end each, that of the last task",
         (f"{FLOWS}test_a_run_cancelled_while_it_completes_ends_once",),
     ),
+    Row(
+        "kill -9 of whoever cancels a task that waits for a run",
+        "SIGKILL as soon as the cancellation of the task is committed",
+        "a worker cancels the run, for the same reason",
+        (
+            f"{FLOWS}test_a_child_is_cancelled_although_whoever_cancelled_its_parent_was_killed",
+            "contract/test_waits_orphans.py::test_children_are_cancelled_although_whoever_cancelled_their_parent_died",
+        ),
+    ),
     # --- lost replies -------------------------------------------------------------------
     Row(
         "a commit whose reply is lost: create",

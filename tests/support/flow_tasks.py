@@ -87,6 +87,19 @@ def parent(handle: TaskHandle, number: int) -> int:
     return int(results["double"])
 
 
+held = app.workflow("held")
+
+
+@held.task(queue="nobody")
+def never() -> None:
+    """No worker of the tests takes from this queue, so whoever waits for it waits."""
+
+
+@app.task
+def patient(handle: TaskHandle) -> None:
+    handle.run(held)
+
+
 def take(step: str, execution_id: str) -> str:
     note(execution_id, step)
     return step

@@ -345,16 +345,32 @@ LIMIT :limit
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: take_run_propagations
+-- Word that a run is to be cancelled stays until it is: that is another transaction, and whoever
+-- is about to begin it may die before.
 WITH picked AS MATERIALIZED (
-    SELECT seq FROM penstock.run_propagations ORDER BY seq LIMIT :limit FOR UPDATE SKIP LOCKED
+    SELECT seq, run_id, cancel FROM penstock.run_propagations
+    ORDER BY seq
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+), taken AS (
+    DELETE FROM penstock.run_propagations
+    WHERE seq = ANY (ARRAY(SELECT seq FROM picked WHERE cancel IS NULL))
 )
-DELETE FROM penstock.run_propagations WHERE seq = ANY (ARRAY(SELECT seq FROM picked))
-RETURNING run_id::text;
+SELECT seq, run_id::text, cancel FROM picked;
+
+-- name: take_orphan
+DELETE FROM penstock.run_propagations WHERE seq = :seq RETURNING seq;
 
 -- name: leave_run_propagations
 INSERT INTO penstock.run_propagations (run_id)
 SELECT DISTINCT task.root_id FROM penstock.task_executions AS task
 WHERE task.id = ANY (:ids::uuid[]) AND task.root_id <> task.id;
+
+-- name: leave_orphans
+INSERT INTO penstock.run_propagations (run_id, cancel)
+SELECT id, coalesce(:data, '{}') FROM penstock.workflow_executions
+WHERE id = ANY (:ids::uuid[]) AND finished_at IS NULL
+ORDER BY id;
 
 -- name: runs
 SELECT id::text, workflow, state, graph, fingerprint, inputs, cancel_requested, error, deadline,
