@@ -50,9 +50,9 @@ class Writer:
             self.statements["add_elements"], {"tasks": encode_rows(elements), **self._moment}
         )
 
-    def reset(self, element_ids: Sequence[str]) -> Script[None]:
-        parameters = {"ids": encode_rows(element_ids), "now": self._moment["now"]}
-        yield Step(self.statements["reset_elements"], parameters)
+    def reset(self, task_ids: Sequence[str]) -> Script[None]:
+        parameters = {"ids": encode_rows(task_ids), "now": self._moment["now"]}
+        yield Step(self.statements["reset_tasks"], parameters)
 
     def hold(self, task_ids: Sequence[str]) -> Script[None]:
         parameters = {"ids": encode_rows(task_ids), "now": self._moment["now"]}
@@ -73,11 +73,11 @@ class Writer:
     def revive(self, run_id: str, task_ids: Sequence[str], *, ended: bool) -> Script[None]:
         parameters = {
             "id": run_id,
-            "ids": encode_rows(task_ids),
             "ended": "yes" if ended else "no",
             "now": self._moment["now"],
         }
         yield Step(self.statements["revive"], parameters)
+        yield from self.reset(task_ids)
 
     def create(self, executions: Sequence[NewExecution]) -> Script[object]:
         return create(self.statements, executions, now=self._now, notify=self._notify)
