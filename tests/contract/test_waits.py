@@ -119,6 +119,20 @@ def test_the_first_signal_of_a_name_wins(store: Store) -> None:
     assert store.memory(one.lease.execution_id).signals == {"approved": "1"}
 
 
+def test_a_signal_sent_again_after_a_lost_reply_is_told_once(store: Store) -> None:
+    one = run_one(store)
+    store.settle([suspended(one)])
+    for _ in range(2):
+        assert store.signal(one.lease.execution_id, "approved", "1") == "told"
+    assert types(store.history(one.lease.execution_id)).count("task.marked_ready") == 2
+    (again,) = claim(store)
+    assert store.signal(one.lease.execution_id, "approved", "1") == "told"
+    store.settle([finish(again)])
+    assert store.signal(one.lease.execution_id, "approved", "1") == "told"
+    assert store.signal(one.lease.execution_id, "approved", "2") == "finished"
+    assert store.memory(one.lease.execution_id).signals == {"approved": "1"}
+
+
 def test_a_signal_of_another_name_is_kept_and_ends_no_wait(store: Store) -> None:
     one = run_one(store)
     store.settle([suspended(one)])
