@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -18,8 +18,7 @@ from penstock import App
 from penstock.model.states import FINAL
 from penstock.testing.processes import WorkerProcess
 from tests.support import flow_tasks
-from tests.support.auditing import audit
-from tests.support.workers import QUICK, ROOT, Place, Workers, types, wait_until, workers_at
+from tests.support.workers import QUICK, ROOT, Place, Workers, types, wait_until
 
 CROWD = 200
 DOOMED = 40  # each takes a process along
@@ -27,19 +26,8 @@ ALIVE = 3
 
 
 @pytest.fixture
-def app(place: Place) -> Iterator[App]:
-    flow_tasks.app.configure(database=place.url, schema=place.schema)
-    flow_tasks.app.migrate()
-    yield flow_tasks.app
-    found = audit(flow_tasks.app.store, place)
-    flow_tasks.app.close()
-    assert found == []
-
-
-@pytest.fixture
-def workers(place: Place, app: App) -> Iterator[Workers]:
-    with workers_at(place, app.store) as workers:
-        yield workers
+def declared() -> App:
+    return flow_tasks.app
 
 
 def lines(place: Place) -> list[list[str]]:

@@ -80,7 +80,7 @@ def double(handle: TaskHandle, number: int) -> int:
     return 2 * number
 
 
-@app.task(max_crashes=100)
+@app.task(max_crashes=100, retry=[0.1, 0.1, 0.1])
 def parent(handle: TaskHandle, number: int) -> int:
     results = handle.run(child, number=number)
     note(handle.execution_id, "saw", results["double"])
