@@ -16,7 +16,7 @@ WORKERS = "tests/contract/test_workers.py"
 OUTBOX = "tests/contract/test_outbox.py"
 WAITS = "tests/contract/test_waits.py"
 ORPHANS = "tests/contract/test_waits_orphans.py"
-ON_CALLERS = "tests/contract/test_runs_on_callers.py"
+ON_CALLERS = "tests/contract/on_callers/test_runs_on_callers.py"
 
 
 class Mutant(NamedTuple):
