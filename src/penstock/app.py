@@ -345,7 +345,8 @@ class App(Rebindable):
         """Tell an execution that waits for this signal, or will: `handle.wait_for(signal=…)`.
 
         In the transaction of an enclosing `app.using(connection=…)` block, if there is one.
-        Answers "told", "already" (the first signal of a name wins), or "finished".
+        Answers "told", "already" (the first signal of a name wins, and said something else), or
+        "finished". Sent again with the same data, after a lost reply, it is "told" as before.
         """
         return self._client.signal(
             parse_id(execution_id),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from penstock.model.executions import Claimed
 from penstock.model.graph import Graph, Node, encode_graph
 from penstock.model.ids import new_run_id, place_of, placed_id
-from penstock.model.outcomes import Completed, Outcome
+from penstock.model.outcomes import Completed, Outcome, Suspended, signal_named
 from penstock.model.rules import ALL_SUCCEEDED, Rule
 from penstock.model.runs import NewRun, RunSnapshot
 from penstock.model.states import State
@@ -16,6 +16,7 @@ from penstock.store.contract import Store
 from tests.contract.support import QUEUE, TASK, WORKER, finish
 
 FLOW = "nightly"
+APPROVED = signal_named("approved")
 
 
 def node(
@@ -103,6 +104,16 @@ def place(claimed: Claimed) -> int:
 def completed(claimed: Claimed, result: str = "null", writes: str | None = None) -> Outcome:
     done = Completed(lease=claimed.lease, result=result, writes=writes)
     return replace(done, run_id=claimed.run_id)
+
+
+def suspended(claimed: Claimed, awaits: str = APPROVED) -> Outcome:
+    return Suspended(lease=claimed.lease, run_id=claimed.run_id, awaits=awaits)
+
+
+def child_of(store: Store, parent: Claimed, step: str = "child") -> str:
+    """Start a run that the parent may wait for."""
+    child = replace(new_run(chain(2)), parent_id=parent.lease.execution_id)
+    return store.start_child(parent.lease, step, child)
 
 
 def live_through(

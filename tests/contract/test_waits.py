@@ -9,30 +9,26 @@ from msgspec.structs import replace
 from penstock.errors import LeaseLost
 from penstock.model.executions import Claimed, Memory, StepDone
 from penstock.model.ids import new_id
-from penstock.model.outcomes import (
-    Outcome,
-    Suspended,
-    SuspendedFor,
-    end_of_run,
-    signal_named,
-)
+from penstock.model.outcomes import Outcome, SuspendedFor, end_of_run
 from penstock.model.runs import RunState
 from penstock.model.states import State
 from penstock.store.contract import Store
 from penstock.testing.clock import ManualClock
 from tests.contract.flows import (
+    APPROVED,
     chain,
+    child_of,
     claim_all,
     completed,
     failing,
     graph,
     live_through,
-    new_run,
     node,
     place,
     run_of,
     start,
     states,
+    suspended,
 )
 from tests.contract.support import (
     MINUTE,
@@ -48,12 +44,6 @@ from tests.contract.support import (
     types,
     worker,
 )
-
-APPROVED = signal_named("approved")
-
-
-def suspended(claimed: Claimed, awaits: str = APPROVED) -> Outcome:
-    return Suspended(lease=claimed.lease, run_id=claimed.run_id, awaits=awaits)
 
 
 def suspended_for(claimed: Claimed, timeout: timedelta = MINUTE) -> Outcome:
@@ -126,6 +116,20 @@ def test_the_first_signal_of_a_name_wins(store: Store) -> None:
     store.settle([suspended(one)])
     assert store.signal(one.lease.execution_id, "approved", "1") == "told"
     assert store.signal(one.lease.execution_id, "approved", "2") == "already"
+    assert store.memory(one.lease.execution_id).signals == {"approved": "1"}
+
+
+def test_a_signal_sent_again_after_a_lost_reply_is_told_once(store: Store) -> None:
+    one = run_one(store)
+    store.settle([suspended(one)])
+    for _ in range(2):
+        assert store.signal(one.lease.execution_id, "approved", "1") == "told"
+    assert types(store.history(one.lease.execution_id)).count("task.marked_ready") == 2
+    (again,) = claim(store)
+    assert store.signal(one.lease.execution_id, "approved", "1") == "told"
+    store.settle([finish(again)])
+    assert store.signal(one.lease.execution_id, "approved", "1") == "told"
+    assert store.signal(one.lease.execution_id, "approved", "2") == "finished"
     assert store.memory(one.lease.execution_id).signals == {"approved": "1"}
 
 
@@ -214,11 +218,6 @@ def test_a_signal_to_a_paused_run_waits_for_the_resumption(
 
 
 # --- runs that a task waits for -----------------------------------------------------------------
-
-
-def child_of(store: Store, parent: Claimed, step: str = "child") -> str:
-    child = replace(new_run(chain(2)), parent_id=parent.lease.execution_id)
-    return store.start_child(parent.lease, step, child)
 
 
 def test_a_child_is_started_once(store: Store) -> None:

@@ -24,16 +24,22 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def app(place: Place) -> Iterator[App]:
-    """The App of tests.support.tasks, which workers in other processes import too.
+def declared() -> App:
+    """The App that workers in other processes import too; a file of tests may have another."""
+    return tasks.app
+
+
+@pytest.fixture
+def app(place: Place, declared: App) -> Iterator[App]:
+    """That App on the database of this test.
 
     Whatever a test did to the workers, nothing is lost and every run is explained.
     """
-    tasks.app.configure(database=place.url, schema=place.schema)
-    tasks.app.migrate()
-    yield tasks.app
-    found = audit(tasks.app.store, place)
-    tasks.app.close()
+    declared.configure(database=place.url, schema=place.schema)
+    declared.migrate()
+    yield declared
+    found = audit(declared.store, place)
+    declared.close()
     assert found == []
 
 

@@ -15,6 +15,7 @@ class Row(NamedTuple):
 
 
 CRASH = "faults/test_crash_points.py::"
+MEMORY = "faults/test_memory_faults.py::"
 FLOWS = "faults/test_workflow_kills.py::"
 KILLED = "faults/test_killed_workers.py::"
 STOPPED = "faults/test_stopped_workers.py::"
@@ -124,6 +125,24 @@ ROWS = (
         (f"{FLOWS}test_a_task_killed_after_a_step_does_not_take_it_again",),
     ),
     Row(
+        "kill -9 or a lost reply while a step is stored",
+        "SIGKILL, or a failing store, just before the step is stored and just after",
+        "what was stored is not taken again; a lost reply costs no attempt",
+        (
+            f"{MEMORY}test_a_worker_killed_as_it_stores_a_step_repeats_it_only_if_it_was_not_stored",
+            f"{MEMORY}test_a_step_whose_reply_was_lost_is_taken_once",
+        ),
+    ),
+    Row(
+        "kill -9 or a lost reply while a task starts a run",
+        "SIGKILL, or a failing store, just before the run is started and just after",
+        "one run, and its results",
+        (
+            f"{MEMORY}test_a_worker_killed_as_its_task_starts_a_run_starts_one",
+            f"{MEMORY}test_a_run_whose_start_got_no_reply_is_started_once",
+        ),
+    ),
+    Row(
         "a signal races the suspension that waits for it",
         "200 tasks are told when they have just begun, while workers are killed",
         "each goes on with what it was told",
@@ -134,6 +153,23 @@ ROWS = (
         "100 runs are cancelled when their last task has just begun, while workers are killed",
         "one end each, that of the last task",
         (f"{FLOWS}test_a_run_cancelled_while_it_completes_ends_once",),
+    ),
+    Row(
+        "people meddle with runs that workers settle",
+        "a thread that pauses, resumes, cancels and reruns, beside three that settle",
+        "every run ends as its tasks say",
+        (
+            "contract/test_runs_races.py::test_whatever_happens_at_once_every_run_ends_as_its_tasks_say",
+        ),
+    ),
+    Row(
+        "kill -9 of whoever cancels a task that waits for a run",
+        "SIGKILL as soon as the cancellation of the task is committed",
+        "a worker cancels the run, for the same reason",
+        (
+            f"{FLOWS}test_a_child_is_cancelled_although_whoever_cancelled_its_parent_was_killed",
+            "contract/test_waits_orphans.py::test_children_are_cancelled_although_whoever_cancelled_their_parent_died",
+        ),
     ),
     # --- lost replies -------------------------------------------------------------------
     Row(
@@ -174,6 +210,15 @@ ROWS = (
         "a proxy swallows the reply to COMMIT, or cuts before it",
         "the row is read back: committed is completed, rolled back is tried again; one effect",
         (f"{NETWORK}test_a_handlers_commit_without_a_reply_is_decided_by_the_database",),
+    ),
+    Row(
+        "a commit whose reply is lost: signal",
+        "the store executes, then fails; or fails before",
+        "the sender is told that it is unknown; repeated, the task is told once",
+        (
+            f"{MEMORY}test_a_signal_whose_reply_was_lost_may_be_repeated",
+            "contract/test_waits.py::test_a_signal_sent_again_after_a_lost_reply_is_told_once",
+        ),
     ),
     Row(
         "a heartbeat whose reply is lost",

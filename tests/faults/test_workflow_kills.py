@@ -3,8 +3,12 @@
 And while people signal and cancel at the very moment at which workers suspend and complete.
 """
 
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -14,8 +18,7 @@ from penstock import App
 from penstock.model.states import FINAL
 from penstock.testing.processes import WorkerProcess
 from tests.support import flow_tasks
-from tests.support.auditing import audit
-from tests.support.workers import QUICK, Place, Workers, types, wait_until, workers_at
+from tests.support.workers import QUICK, ROOT, Place, Workers, types, wait_until
 
 CROWD = 200
 DOOMED = 40  # each takes a process along
@@ -23,19 +26,8 @@ ALIVE = 3
 
 
 @pytest.fixture
-def app(place: Place) -> Iterator[App]:
-    flow_tasks.app.configure(database=place.url, schema=place.schema)
-    flow_tasks.app.migrate()
-    yield flow_tasks.app
-    found = audit(flow_tasks.app.store, place)
-    flow_tasks.app.close()
-    assert found == []
-
-
-@pytest.fixture
-def workers(place: Place, app: App) -> Iterator[Workers]:
-    with workers_at(place, app.store) as workers:
-        yield workers
+def declared() -> App:
+    return flow_tasks.app
 
 
 def lines(place: Place) -> list[list[str]]:
@@ -180,6 +172,28 @@ def test_a_signal_that_races_a_suspension_is_never_lost(
     assert [one.refresh().result(timeout=0) for one in asking] == list(range(CROWD))
     suspended = [types(app.store, one.id).count("task.suspended") for one in asking]
     assert max(suspended) == 1  # one answer, so one wait at most
+
+
+def test_a_child_is_cancelled_although_whoever_cancelled_its_parent_was_killed(
+    app: App, place: Place, workers: Workers
+) -> None:
+    parent = flow_tasks.patient.enqueue()
+    workers.launch(flow_tasks.TARGET, {**QUICK, "poll": 1, "queues": ["default"]})
+    wait_until(lambda: parent.refresh().state == "waiting")
+    (child,) = app.store.find_runs(workflow="held")
+
+    victim = subprocess.run(
+        [sys.executable, "-m", "tests.support.cancel_and_die", parent.id, "nobody wants it"],
+        cwd=ROOT,
+        env={**os.environ, **place.environment},
+        timeout=60,
+        check=False,
+    )
+
+    assert victim.returncode == -signal.SIGKILL
+    assert parent.refresh().state == "cancelled"
+    wait_until(lambda: app.get(child.id).refresh().state == "cancelled")
+    assert app.get(child.id).history()[-1].data == {"reason": "nobody wants it"}
 
 
 def test_a_run_cancelled_while_it_completes_ends_once(

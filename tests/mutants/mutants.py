@@ -15,7 +15,8 @@ RECOVER = "tests/contract/test_recover.py"
 WORKERS = "tests/contract/test_workers.py"
 OUTBOX = "tests/contract/test_outbox.py"
 WAITS = "tests/contract/test_waits.py"
-ON_CALLERS = "tests/contract/test_runs_on_callers.py"
+ORPHANS = "tests/contract/test_waits_orphans.py"
+ON_CALLERS = "tests/contract/on_callers/test_runs_on_callers.py"
 
 
 class Mutant(NamedTuple):
@@ -302,6 +303,21 @@ MUTANTS = (
         "SELECT parent_id FROM closed WHERE false",
         (f"{WAITS}::test_the_end_of_a_child_lets_its_parent_go_on",),
         "let_go",
+    ),
+    Mutant(
+        "postgres: word that a run is to be cancelled is gone before it is",
+        f"{PG}runs.sql",
+        "SELECT seq FROM picked WHERE cancel IS NULL",
+        "SELECT seq FROM picked",
+        (f"{ORPHANS}::test_children_are_cancelled_although_whoever_cancelled_their_parent_died",),
+        "take_run_propagations",
+    ),
+    Mutant(
+        "postgres: whoever cancels a task leaves no word for the runs that it waits for",
+        f"{PG}people.py",
+        "if children := awaited_runs(row[5] for row in tasks if row[0] in gone):",
+        "if children := awaited_runs(row[5] for row in tasks[:0]):",
+        (f"{ORPHANS}::test_children_are_cancelled_although_whoever_cancelled_their_parent_died",),
     ),
     # --- steps and waits ----------------------------------------------------------------
     Mutant(

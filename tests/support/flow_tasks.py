@@ -80,11 +80,24 @@ def double(handle: TaskHandle, number: int) -> int:
     return 2 * number
 
 
-@app.task(max_crashes=100)
+@app.task(max_crashes=100, retry=[0.1, 0.1, 0.1])
 def parent(handle: TaskHandle, number: int) -> int:
     results = handle.run(child, number=number)
     note(handle.execution_id, "saw", results["double"])
     return int(results["double"])
+
+
+held = app.workflow("held")
+
+
+@held.task(queue="nobody")
+def never() -> None:
+    """No worker of the tests takes from this queue, so whoever waits for it waits."""
+
+
+@app.task
+def patient(handle: TaskHandle) -> None:
+    handle.run(held)
 
 
 def take(step: str, execution_id: str) -> str:

@@ -271,7 +271,9 @@ class Store(Protocol):
     def signal(self, execution_id: str, name: str, data: str) -> SignalAnswer:
         """Tell a task something (JSON text), once for each name, whether it waits for it or not.
 
-        A task that waits for it is ready again; one that has ended is told nothing.
+        A task that waits for it is ready again; one that has ended is told nothing. The first
+        signal of a name stays: "told" says that it is this one, sent now or, by somebody whose
+        reply was lost, before; "already", that the task was told something else.
         """
         ...
 

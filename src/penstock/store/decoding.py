@@ -30,6 +30,18 @@ _decode_data = msgspec.json.Decoder(dict[str, object]).decode
 _decode_worker = msgspec.json.Decoder(WorkerInfo).decode
 
 
+class _Why(msgspec.Struct):
+    reason: str | None = None
+
+
+_decode_why = msgspec.json.Decoder(_Why).decode
+
+
+def reason_in(data: str) -> str | None:
+    """Why somebody cancelled something, from the data of the event that says so."""
+    return _decode_why(data).reason
+
+
 def _as_it_is(moment: datetime) -> datetime:
     return moment
 

@@ -18,6 +18,16 @@ def asked_for(result: str) -> str:
     return _decode_text(result)
 
 
+def answer_to_signal(data: str, before: Sequence[Row], *, live: bool) -> SignalAnswer:
+    """Whether the task has heard this before, given what is stored under the name.
+
+    The same is what a sender says again whose reply was lost: the task has been told.
+    """
+    if any(stored == data for (stored,) in before):
+        return "told"
+    return "already" if live else "finished"
+
+
 def memory_of(rows: Sequence[Row]) -> Memory:
     memory = Memory({}, {})
     for kind, name, text in rows:

@@ -126,8 +126,8 @@ class RunWriter(Protocol):
         """Write elements of a list, and let them go."""
         ...
 
-    def reset(self, element_ids: Sequence[str]) -> Script[None]:
-        """Let ended elements wait again."""
+    def reset(self, task_ids: Sequence[str]) -> Script[None]:
+        """Let ended tasks, or elements, wait again."""
         ...
 
     def create(self, executions: Sequence[NewExecution]) -> Script[object]: ...

@@ -5,8 +5,9 @@ from collections.abc import Collection
 from penstock.model.executions import Promoted, Recovered
 from penstock.model.states import FINAL, State
 from penstock.model.workers import Beat
-from penstock.store.decoding import ABANDONED
+from penstock.store.decoding import ABANDONED, reason_in
 from penstock.store.postgres import running
+from penstock.store.postgres.running import Cancellation
 from penstock.store.postgres.serials import advance
 from penstock.store.postgres.session import Session
 from penstock.store.postgres.settling import follow
@@ -25,9 +26,11 @@ def overdue_runs(session: Session, *, limit: int) -> list[str]:
     return [row[0] for row in session.rows("overdue_runs", limit=limit, now=session.now)]
 
 
-def propagate(session: Session, *, limit: int) -> int:
+def propagate(session: Session, *, limit: int) -> tuple[int, list[Cancellation]]:
+    """Return how many records were taken, and the runs that have to be cancelled."""
     with session.transaction():
-        run_ids = [row[0] for row in session.rows("take_run_propagations", limit=limit)]
+        found = session.rows("take_run_propagations", limit=limit)
+        run_ids = [run_id for _, run_id, cancel in found if cancel is None]
         wakes: dict[str, str] = dict(session.rows("take_task_wakes", limit=limit))
         around = {root_id for id_, root_id in wakes.items() if root_id != id_}
         locked = running.lock(session, around.union(run_ids)) if around or run_ids else []
@@ -36,7 +39,12 @@ def propagate(session: Session, *, limit: int) -> int:
         running.advance(session, locked)
         serials = [row[0] for row in session.rows("take_propagations", limit=limit)]
         advance(session, set(serials))
-        return len(run_ids) + len(wakes) + len(serials)
+        orphans = [
+            Cancellation(run_id, reason_in(cancel), word=seq)
+            for seq, run_id, cancel in found
+            if cancel is not None
+        ]
+        return len(run_ids) + len(wakes) + len(serials), orphans
 
 
 def recover(

@@ -7,29 +7,33 @@ from penstock.model.states import FINAL, State
 from penstock.store.batches import encode_strings, event_data
 from penstock.store.postgres.serials import advance
 from penstock.store.postgres.session import Session
-from penstock.store.runs import Withdrawn, awaited_runs
+from penstock.store.runs import awaited_runs
 from penstock.store.scripts import Row
 
 
 def cancel(
     session: Session, ids: Sequence[str], *, reason: str | None, last_try: bool
-) -> Withdrawn | None:
-    """Return what was found, or None when it has to be tried again.
+) -> dict[str, State] | None:
+    """Return the states that were found, or None when it has to be tried again.
 
     Runs that they are part of go on with the next propagation: their rows come first in the
     order of locks, and it is too late for that here.
     """
     with session.transaction():
-        withdrawn = withdraw(session, ids, reason=reason, last_try=last_try)
-        if withdrawn:
+        states = withdraw(session, ids, reason=reason, last_try=last_try)
+        if states is not None:
             session.rows("leave_run_propagations", ids=ids)
-        return withdrawn
+        return states
 
 
 def withdraw(
     session: Session, ids: Sequence[str], *, reason: str | None, last_try: bool
-) -> Withdrawn | None:
-    """Do the same in a transaction that is open, and leave no word for runs."""
+) -> dict[str, State] | None:
+    """Do the same in a transaction that is open, and leave no word for the runs around them.
+
+    But word is left for the runs that they were waiting for, each of which is to be cancelled
+    in a transaction of its own.
+    """
     withdrawn = {row[0] for row in session.rows("lock_outbox", ids=ids)}
     tasks = session.rows("lock_tasks", ids=ids)
     states = {row[0]: State(row[1]) for row in tasks}
@@ -43,7 +47,9 @@ def withdraw(
     gone = {row[0] for row in session.rows("cancel", ids=ids, data=data, now=session.now)}
     session.rows("request_cancel", ids=ids, data=data, now=session.now, notify=session.notify)
     advance(session, {row[4] for row in tasks if row[0] in gone and row[4] is not None})
-    return Withdrawn(states, awaited_runs(row[5] for row in tasks if row[0] in gone))
+    if children := awaited_runs(row[5] for row in tasks if row[0] in gone):
+        session.rows("leave_orphans", ids=children, data=data)
+    return states
 
 
 def rerun(session: Session, ids: Sequence[str]) -> dict[str, State]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import psycopg
 
@@ -50,9 +50,9 @@ class Writer:
             self.statements["add_elements"], {"tasks": encode_rows(elements), **self._moment}
         )
 
-    def reset(self, element_ids: Sequence[str]) -> Script[None]:
-        parameters = {"ids": encode_rows(element_ids), "now": self._moment["now"]}
-        yield Step(self.statements["reset_elements"], parameters)
+    def reset(self, task_ids: Sequence[str]) -> Script[None]:
+        parameters = {"ids": encode_rows(task_ids), "now": self._moment["now"]}
+        yield Step(self.statements["reset_tasks"], parameters)
 
     def hold(self, task_ids: Sequence[str]) -> Script[None]:
         parameters = {"ids": encode_rows(task_ids), "now": self._moment["now"]}
@@ -73,11 +73,11 @@ class Writer:
     def revive(self, run_id: str, task_ids: Sequence[str], *, ended: bool) -> Script[None]:
         parameters = {
             "id": run_id,
-            "ids": encode_rows(task_ids),
             "ended": "yes" if ended else "no",
             "now": self._moment["now"],
         }
         yield Step(self.statements["revive"], parameters)
+        yield from self.reset(task_ids)
 
     def create(self, executions: Sequence[NewExecution]) -> Script[object]:
         return create(self.statements, executions, now=self._now, notify=self._notify)
@@ -99,25 +99,32 @@ def switch(session: Session, script: Callable[[RunWriter], Script[T]]) -> T:
         return run(script(Writer.of(session)), session.execute)
 
 
-def cancel(
-    session: Session, run_id: str, *, reason: str | None, error: str | None, last_try: bool
-) -> tuple[RunAnswer, list[str]] | None:
-    """End a run early; None when it has to be tried again. With an error it will have failed.
+class Cancellation(NamedTuple):
+    """A run that is to end early, and why. With an error it will have failed."""
 
-    Returns the runs as well that tasks of this one were waiting for.
-    """
+    run_id: str
+    reason: str | None
+    error: str | None = None
+    word: int | None = None  # the record that asks for it, which goes with it
+
+
+def cancel(session: Session, wanted: Cancellation, *, last_try: bool) -> RunAnswer | None:
+    """End a run early; None when it has to be tried again."""
+    run_id, reason, error, word = wanted
     with session.transaction() as transaction:
+        # Before the lock on the run, as in every propagation.
+        if word is not None and not session.rows("take_orphan", seq=word):
+            return "already"
         locked = lock(session, [run_id])
         if not locked:
-            return run(steering.absent(session.statements, run_id), session.execute), []
+            return run(steering.absent(session.statements, run_id), session.execute)
         writer = Writer.of(session)
         asked = steering.ask_to_stop(writer, locked[0], reason=reason, error=error)
         run(asked, session.execute)
         ids = run(steering.live_tasks(writer, locked[0]), session.execute)
-        withdrawn = withdraw(session, ids, reason=reason, last_try=last_try)
-        if withdrawn is None:
+        if withdraw(session, ids, reason=reason, last_try=last_try) is None:
             raise psycopg.Rollback(transaction)
         again = locked[0]._replace(cancel_requested=True, error=error or locked[0].error)
         advance(session, [again])
-        return "already" if locked[0].cancel_requested else "done", withdrawn.children
+        return "already" if locked[0].cancel_requested else "done"
     return None

@@ -232,7 +232,8 @@ WITH moment AS MATERIALIZED (
 SELECT count(pg_notify(penstock.wake_channel(queue), 'ready'))
 FROM (SELECT DISTINCT queue FROM task WHERE :notify::text = 'yes') AS touched;
 
--- name: reset_elements
+-- name: reset_tasks
+-- Ended tasks wait again; what they knew before is in the history.
 WITH moment AS MATERIALIZED (
     SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
 ), wanted AS MATERIALIZED (
@@ -300,11 +301,9 @@ WHERE id = :id::text::uuid
 FOR NO KEY UPDATE;
 
 -- name: revive
--- Needs the lock on the run. Its ended tasks wait again; what they knew before is in the history.
+-- Needs the lock on the run.
 WITH moment AS MATERIALIZED (
     SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
-), wanted AS MATERIALIZED (
-    SELECT value::uuid AS id FROM json_array_elements_text(:ids::text::json)
 ), run AS (
     UPDATE penstock.workflow_executions AS run
     SET state = CASE WHEN run.finished_at IS NULL THEN run.state ELSE 'running' END,
@@ -313,25 +312,9 @@ WITH moment AS MATERIALIZED (
     FROM moment
     WHERE run.id = :id::text::uuid
     RETURNING run.id, moment.now
-), moved AS (
-    UPDATE penstock.task_executions AS task
-    SET state = 'waiting', retries = 0, crashes = 0, suspect = false, cancel_requested = false,
-        run_at = NULL, result = NULL, error = NULL, writes = NULL, progress = NULL,
-        started_at = NULL, finished_at = NULL
-    FROM moment
-    WHERE task.id = ANY (ARRAY(SELECT id FROM wanted))
-      AND task.state IN ('completed', 'failed', 'skipped', 'cancelled')
-    RETURNING task.id, task.root_id, moment.now
 )
-INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
-SELECT root_id, task_id, type, now
-FROM (
-    SELECT id AS root_id, NULL::uuid AS task_id, 'workflow.rerun' AS type, now, 1 AS step
-    FROM run WHERE :ended::text = 'yes'
-    UNION ALL
-    SELECT root_id, id, 'task.rerun', now, 2 FROM moved
-) AS fact
-ORDER BY step, task_id;
+INSERT INTO penstock.execution_events (root_id, type, at)
+SELECT id, 'workflow.rerun', now FROM run WHERE :ended::text = 'yes';
 
 -- name: run_state
 SELECT state FROM penstock.workflow_executions WHERE id = :id::text::uuid;
@@ -345,16 +328,32 @@ LIMIT :limit
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: take_run_propagations
+-- Word that a run is to be cancelled stays until it is: that is another transaction, and whoever
+-- is about to begin it may die before.
 WITH picked AS MATERIALIZED (
-    SELECT seq FROM penstock.run_propagations ORDER BY seq LIMIT :limit FOR UPDATE SKIP LOCKED
+    SELECT seq, run_id, cancel FROM penstock.run_propagations
+    ORDER BY seq
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+), taken AS (
+    DELETE FROM penstock.run_propagations
+    WHERE seq = ANY (ARRAY(SELECT seq FROM picked WHERE cancel IS NULL))
 )
-DELETE FROM penstock.run_propagations WHERE seq = ANY (ARRAY(SELECT seq FROM picked))
-RETURNING run_id::text;
+SELECT seq, run_id::text, cancel FROM picked;
+
+-- name: take_orphan
+DELETE FROM penstock.run_propagations WHERE seq = :seq RETURNING seq;
 
 -- name: leave_run_propagations
 INSERT INTO penstock.run_propagations (run_id)
 SELECT DISTINCT task.root_id FROM penstock.task_executions AS task
 WHERE task.id = ANY (:ids::uuid[]) AND task.root_id <> task.id;
+
+-- name: leave_orphans
+INSERT INTO penstock.run_propagations (run_id, cancel)
+SELECT id, coalesce(:data, '{}') FROM penstock.workflow_executions
+WHERE id = ANY (:ids::uuid[]) AND finished_at IS NULL
+ORDER BY id;
 
 -- name: runs
 SELECT id::text, workflow, state, graph, fingerprint, inputs, cancel_requested, error, deadline,

@@ -1,8 +1,9 @@
 """The store on PostgreSQL.
 
-Lock order everywhere: serial rows, outbox rows, task rows by id, events. Whatever picks
-its rows by itself (claim, promote, recover, sweep, propagate) steps over locked ones and
-so never waits. The hot operations are one statement, and so one round trip, each.
+Lock order everywhere: propagation records, run rows in a statement of their own, serial
+rows, outbox rows, task rows by id, events. Whatever picks its rows by itself (claim, promote,
+recover, sweep, propagate) steps over locked ones and so never waits. The hot operations are
+one statement, and so one round trip, each.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -247,9 +248,18 @@ class PostgresStore(Steered, Remembers, OnCallers):
         return promoted
 
     def propagate(self, *, limit: int = 100) -> int:
-        return self._run(
-            "release successors", lambda session: maintaining.propagate(session, limit=limit)
-        )
+        taken = 0
+        while True:
+            count, orphans = self._run(
+                "release successors", lambda session: maintaining.propagate(session, limit=limit)
+            )
+            taken += count
+            if not orphans:
+                return taken
+            # Each in a transaction of its own, whose locks come in the right order. It leaves
+            # word for the runs that it was waiting for itself, which the next turn finds.
+            for orphan in orphans:
+                self._cancel_run(orphan)
 
     def chores(self) -> Chores:
         (row,) = self._rows("look for chores", "chores", now=self._now())
@@ -282,32 +292,30 @@ class PostgresStore(Steered, Remembers, OnCallers):
         return self._run(doing, lambda session: running.switch(session, script))
 
     def cancel_run(self, run_id: str, *, reason: str | None = None) -> RunAnswer:
-        return self._cancel_run(run_id, reason=reason)
+        answer = self._cancel_run(running.Cancellation(run_id, reason))
+        self.propagate()
+        return answer
 
-    def _cancel_run(
-        self, run_id: str, *, reason: str | None, error: str | None = None
-    ) -> RunAnswer:
-        answer: tuple[RunAnswer, list[str]] | None = None
+    def _cancel_run(self, wanted: running.Cancellation) -> RunAnswer:
+        answer: RunAnswer | None = None
         for tries_left in reversed(range(CANCEL_TRIES)):
             answer = self._run(
                 "cancel a run",
                 lambda session, last_try=tries_left == 0: running.cancel(  # type: ignore[misc]
-                    session, run_id, reason=reason, error=error, last_try=last_try
+                    session, wanted, last_try=last_try
                 ),
             )
             if answer is not None:
                 break
-        became, children = answer or ("unknown", [])
-        for child in children:
-            self.cancel_run(child, reason=reason)
-        return became
+        return answer or "unknown"
 
     def _end_overdue_runs(self, *, limit: int) -> None:
         overdue = self._run(
             "look for overdue runs", lambda it: maintaining.overdue_runs(it, limit=limit)
         )
         for run_id in overdue:
-            self._cancel_run(run_id, reason="the run is out of time", error=OUT_OF_TIME)
+            self._cancel_run(running.Cancellation(run_id, "the run is out of time", OUT_OF_TIME))
+        self.propagate()
 
     # --- what tasks remember and wait for -------------------------------------------------
 
@@ -404,21 +412,18 @@ class PostgresStore(Steered, Remembers, OnCallers):
     # --- people -----------------------------------------------------------------------
 
     def _cancel(self, ids: Sequence[str], *, reason: str | None) -> list[CancelAnswer]:
-        wanted, withdrawn = sorted(set(ids)), None
+        wanted, found = sorted(set(ids)), None
         for tries_left in reversed(range(CANCEL_TRIES)):
-            withdrawn = self._run(
+            found = self._run(
                 "cancel",
                 lambda session, last_try=tries_left == 0: people.cancel(  # type: ignore[misc]
                     session, wanted, reason=reason, last_try=last_try
                 ),
             )
-            if withdrawn is not None:
+            if found is not None:
                 break
-        found, children = withdrawn or ({}, [])
         self.propagate()
-        for child in children:
-            self.cancel_run(child, reason=reason)
-        return [cancel_answer(found.get(id_)) for id_ in ids]
+        return [cancel_answer((found or {}).get(id_)) for id_ in ids]
 
     def _rerun_plain(self, ids: Sequence[str]) -> dict[str, RerunAnswer]:
         wanted = sorted(set(ids))

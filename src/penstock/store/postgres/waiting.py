@@ -8,7 +8,7 @@ from penstock.model.executions import Lease, SignalAnswer, StepDone
 from penstock.model.runs import NewRun
 from penstock.store.batches import encode_steps
 from penstock.store.postgres.session import Session
-from penstock.store.remembering import asked_for
+from penstock.store.remembering import answer_to_signal, asked_for
 from penstock.store.runs import RunWriter
 from penstock.store.scripts import Script, Step, run
 from penstock.store.sql import Statement
@@ -53,7 +53,10 @@ def signal(
     ((told, live, known, _),) = yield Step(statements["signal"], parameters)
     if told:
         return "told"
-    return "already" if live else "finished" if known else "unknown"
+    if not known:
+        return "unknown"
+    before = yield Step(statements["signalled"], {"id": execution_id, "name": name})
+    return answer_to_signal(data, before, live=live)
 
 
 def wake(session: Session, ids: Sequence[str]) -> None:

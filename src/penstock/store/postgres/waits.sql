@@ -63,6 +63,10 @@ SELECT EXISTS (SELECT FROM told), EXISTS (SELECT FROM target),
        EXISTS (SELECT FROM penstock.task_executions WHERE id = :id::text::uuid), woken.queues
 FROM woken;
 
+-- name: signalled
+-- In a statement of its own: the one that found a signal in its way does not see it.
+SELECT data FROM penstock.signals WHERE task_execution_id = :id::text::uuid AND name = :name::text;
+
 -- name: take_task_wakes
 WITH picked AS MATERIALIZED (
     SELECT seq FROM penstock.task_wakes ORDER BY seq LIMIT :limit FOR UPDATE SKIP LOCKED

@@ -107,8 +107,8 @@ class Writer:
         ]
         yield from self._write(ready, events)
 
-    def reset(self, element_ids: Sequence[str]) -> Script[None]:
-        rows = yield self._step("reset_tasks", ids=encode_rows(element_ids))
+    def reset(self, task_ids: Sequence[str]) -> Script[None]:
+        rows = yield self._step("reset_tasks", ids=encode_rows(task_ids))
         yield from self._write(
             [], [self._event(root_id, id_, EventType.RERUN) for id_, root_id in sorted(rows)]
         )
@@ -134,11 +134,9 @@ class Writer:
 
     def revive(self, run_id: str, task_ids: Sequence[str], *, ended: bool) -> Script[None]:
         yield self._step("revive", id=run_id)
-        rows = yield self._step("reset_tasks", ids=encode_rows(task_ids))
-        events = [self._event(root_id, id_, EventType.RERUN) for id_, root_id in sorted(rows)]
         if ended:
-            events.insert(0, self._event(run_id, None, RunEvent.RERUN))
-        yield from self._write([], events)
+            yield from self._write([], [self._event(run_id, None, RunEvent.RERUN)])
+        yield from self.reset(task_ids)
 
     def create(self, executions: Sequence[NewExecution]) -> Script[object]:
         return write_executions(self.statements, executions, now=self._now)

@@ -7,7 +7,7 @@ from penstock.errors import LeaseLost
 from penstock.model.executions import Lease, SignalAnswer, StepDone
 from penstock.model.runs import NewRun
 from penstock.store.batches import encode_leases, encode_steps
-from penstock.store.remembering import asked_for
+from penstock.store.remembering import answer_to_signal, asked_for
 from penstock.store.scripts import Script, Step, run, undone_on_error
 from penstock.store.sql import Statement
 from penstock.store.sqlite.creating import moment_now
@@ -55,11 +55,11 @@ def _signal(
     rows = yield Step(statements["standing_of"], {"id": execution_id})
     if not rows:
         return "unknown"
-    if rows[0][0] is not None:
-        return "finished"
+    live = rows[0][0] is None
     told = {"id": execution_id, "name": name, "data": data, "now": now}
-    if not (yield Step(statements["signal"], told)):
-        return "already"
+    if not live or not (yield Step(statements["signal"], told)):
+        before = yield Step(statements["signalled"], {"id": execution_id, "name": name})
+        return answer_to_signal(data, before, live=live)
     around = yield from wake(statements, [execution_id], now=now)
     # What is let go in a paused run is held there.
     yield from go_on(statements, around, now=now)

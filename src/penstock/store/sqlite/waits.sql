@@ -38,6 +38,9 @@ INSERT INTO signals (task_execution_id, name, data, at) VALUES (:id, :name, :dat
 ON CONFLICT DO NOTHING
 RETURNING task_execution_id;
 
+-- name: signalled
+SELECT data FROM signals WHERE task_execution_id = :id AND name = :name;
+
 -- name: wake_tasks
 UPDATE task_executions
 SET state = 'ready', awaits = NULL

@@ -29,7 +29,9 @@ CREATE INDEX workflow_executions_failed ON penstock.workflow_executions (id)
 -- settlement. Whoever left the word here could not lock the run.
 CREATE TABLE penstock.run_propagations (
     seq    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    run_id uuid   NOT NULL
+    run_id uuid   NOT NULL,
+    -- Set if it is to be cancelled, as the task was that waited for it: what that one's event says.
+    cancel text
 );
 
 -- What a task has done and need not do again in a later attempt.

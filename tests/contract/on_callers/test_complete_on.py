@@ -1,6 +1,6 @@
 """Completion in the handler's own transaction: effect and end commit together, or neither."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
@@ -14,14 +14,9 @@ from penstock.store.contract import Store
 from penstock.testing.clock import ManualClock
 from tests.contract.callers import PlainCaller, wake_ups
 from tests.contract.completing import (
-    ALL_KINDS,
     Handler,
-    Kind,
     complete,
-    drop_effects,
-    effects_table,
     take_effect,
-    with_connection,
 )
 from tests.contract.databases import Database, count
 from tests.contract.support import (
@@ -42,29 +37,6 @@ from tests.contract.support import (
     types,
     worker,
 )
-
-
-@pytest.fixture(params=ALL_KINDS)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    chosen: Kind = request.param
-    return chosen
-
-
-@pytest.fixture
-def database(request: pytest.FixtureRequest, kind: Kind) -> Iterator[Database]:
-    database: Database = request.getfixturevalue(kind[0])
-    yield database
-    drop_effects(database)
-
-
-@pytest.fixture
-def effects(database: Database, store: Store) -> str:
-    return effects_table(database)
-
-
-@pytest.fixture
-def handler(kind: Kind, database: Database, effects: str) -> Handler:
-    return with_connection(kind, database)
 
 
 def test_committed_both_are_there(

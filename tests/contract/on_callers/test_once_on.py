@@ -1,7 +1,6 @@
 """Once, in the handler's own transaction: True exactly once for an execution and a name."""
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,15 +10,11 @@ from penstock.store.contract import Store
 from penstock.testing.clock import ManualClock
 from tests.contract.callers import PlainCaller
 from tests.contract.completing import (
-    ALL_KINDS,
     Handler,
-    Kind,
     complete,
     drop_effects,
-    effects_table,
     once,
     take_effect,
-    with_connection,
 )
 from tests.contract.databases import Database, PostgresDatabase, count
 from tests.contract.support import (
@@ -33,29 +28,6 @@ from tests.contract.support import (
     types,
     worker,
 )
-
-
-@pytest.fixture(params=ALL_KINDS)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    chosen: Kind = request.param
-    return chosen
-
-
-@pytest.fixture
-def database(request: pytest.FixtureRequest, kind: Kind) -> Iterator[Database]:
-    database: Database = request.getfixturevalue(kind[0])
-    yield database
-    drop_effects(database)
-
-
-@pytest.fixture
-def effects(database: Database, store: Store) -> str:
-    return effects_table(database)
-
-
-@pytest.fixture
-def handler(kind: Kind, database: Database, effects: str) -> Handler:
-    return with_connection(kind, database)
 
 
 def test_it_is_true_the_first_time_and_false_from_then_on(handler: Handler, store: Store) -> None:

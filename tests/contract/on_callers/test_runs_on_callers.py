@@ -1,7 +1,6 @@
 """Runs that start, and tasks of runs that complete, in somebody else's transaction."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,14 +9,10 @@ from penstock.model.states import State
 from penstock.store.contract import Store
 from tests.contract.callers import PlainCaller, wake_ups
 from tests.contract.completing import (
-    ALL_KINDS,
     PLAIN_KINDS,
     Handler,
-    Kind,
     complete,
-    drop_effects,
     start_runs,
-    with_connection,
 )
 from tests.contract.databases import Database, count
 from tests.contract.flows import (
@@ -35,24 +30,6 @@ from tests.contract.flows import (
     states,
 )
 from tests.contract.support import worker
-
-
-@pytest.fixture(params=ALL_KINDS)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    chosen: Kind = request.param
-    return chosen
-
-
-@pytest.fixture
-def database(request: pytest.FixtureRequest, kind: Kind) -> Iterator[Database]:
-    database: Database = request.getfixturevalue(kind[0])
-    yield database
-    drop_effects(database)
-
-
-@pytest.fixture
-def handler(kind: Kind, database: Database, store: Store) -> Handler:
-    return with_connection(kind, database)
 
 
 def test_a_run_exists_exactly_when_its_transaction_committed(

@@ -7,8 +7,7 @@ import pytest
 from penstock.store.contract import Store
 from penstock.testing.clock import ManualClock
 from tests.contract.callers import PlainCaller
-from tests.contract.completing import PLAIN_KINDS, Handler, Kind, complete, with_connection
-from tests.contract.databases import Database
+from tests.contract.completing import PLAIN_KINDS, Handler, Kind, complete
 from tests.contract.support import (
     ENDINGS,
     MINUTE,
@@ -28,17 +27,6 @@ from tests.support.workers import wait_until
 def kind(request: pytest.FixtureRequest) -> Kind:
     chosen: Kind = request.param
     return chosen
-
-
-@pytest.fixture
-def database(request: pytest.FixtureRequest, kind: Kind) -> Database:
-    database: Database = request.getfixturevalue(kind[0])
-    return database
-
-
-@pytest.fixture
-def handler(kind: Kind, database: Database, store: Store) -> Handler:
-    return with_connection(kind, database)
 
 
 def test_a_committed_completion_is_settled(handler: Handler, store: Store) -> None:
