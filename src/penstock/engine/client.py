@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
 from uuid import UUID
 
@@ -156,7 +157,7 @@ class Client:
         now = datetime.now(UTC) if self.clock is None else self.clock.now()
         executions: list[Execution[Any]] = [
             Execution(
-                holders.get(answer.id) or _first_snapshot(request.new, answer, now),
+                holders.get(answer.id) or partial(_first_snapshot, request.new, answer, now),
                 self,
                 created=answer.created,
                 decode_result=request.decode_result,

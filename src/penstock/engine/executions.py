@@ -68,17 +68,18 @@ def pauses(
 class Execution(Generic[T_co]):
     """A snapshot: attributes never touch the database; `refresh()` takes a new one."""
 
-    __slots__ = ("__weakref__", "_decode_result", "_reads", "_snapshot", "created")
+    __slots__ = ("__weakref__", "_decode_result", "_known", "_reads", "created")
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        snapshot: Snapshot | Callable[[], Snapshot],
         reads: Reads,
         *,
         created: bool = True,
         decode_result: Callable[[str], Any] = decode,
     ) -> None:
-        self._snapshot = snapshot
+        # Of thousands that are enqueued at once hardly one is ever looked at: made when it is.
+        self._known = snapshot
         self._reads = reads
         self._decode_result = decode_result
         self.created = created
@@ -96,85 +97,87 @@ class Execution(Generic[T_co]):
 
     @property
     def id(self) -> str:
-        return self._snapshot.id
+        return self.snapshot.id
 
     @property
     def task(self) -> str:
-        return self._snapshot.task
+        return self.snapshot.task
 
     @property
     def queue(self) -> str:
-        return self._snapshot.queue
+        return self.snapshot.queue
 
     @property
     def priority(self) -> int:
-        return self._snapshot.priority
+        return self.snapshot.priority
 
     @property
     def key(self) -> str | None:
-        return self._snapshot.key
+        return self.snapshot.key
 
     @property
     def serial(self) -> str | None:
-        return self._snapshot.serial
+        return self.snapshot.serial
 
     @property
     def args(self) -> dict[str, Any]:
         """The stored arguments by name, as plain JSON values."""
-        arguments: dict[str, Any] = decode(self._snapshot.args)  # type: ignore[assignment]
+        arguments: dict[str, Any] = decode(self.snapshot.args)  # type: ignore[assignment]
         return arguments
 
     @property
     def state(self) -> StateName:
-        return self._snapshot.state.value
+        return self.snapshot.state.value
 
     @property
     def sub_state(self) -> SubStateName | None:
         """What a running task does: "active", or "deferred" while it waits without a slot."""
-        sub_state = self._snapshot.sub_state
+        sub_state = self.snapshot.sub_state
         return sub_state.value if sub_state else None
 
     @property
     def attempt(self) -> int:
         """How many attempts have begun and not been given back."""
-        return self._snapshot.attempt
+        return self.snapshot.attempt
 
     @property
     def error(self) -> dict[str, Any] | None:
         """The last error: type, message and traceback."""
-        stored = self._snapshot.error
+        stored = self.snapshot.error
         return None if stored is None else decode(stored)  # type: ignore[return-value]
 
     @property
     def worker_id(self) -> str | None:
-        return self._snapshot.worker_id
+        return self.snapshot.worker_id
 
     @property
     def run_at(self) -> datetime | None:
-        return self._snapshot.run_at
+        return self.snapshot.run_at
 
     @property
     def created_at(self) -> datetime:
-        return self._snapshot.created_at
+        return self.snapshot.created_at
 
     @property
     def started_at(self) -> datetime | None:
-        return self._snapshot.started_at
+        return self.snapshot.started_at
 
     @property
     def finished_at(self) -> datetime | None:
-        return self._snapshot.finished_at
+        return self.snapshot.finished_at
 
     @property
     def snapshot(self) -> Snapshot:
         """Everything that the database knew, as one value."""
-        return self._snapshot
+        if not isinstance(self._known, Snapshot):
+            self._known = self._known()
+        return self._known
 
     # --- the database -----------------------------------------------------------------
 
     def refresh(self) -> Self:
         """Take a new snapshot, and return this execution."""
-        self._snapshot = self._reads.snapshot(self.id)
+        self._known = self._reads.snapshot(self.id)
         return self
 
     async def arefresh(self) -> Self:
@@ -223,7 +226,7 @@ class Execution(Generic[T_co]):
 
     def _pauses(self, timeout: Duration | None) -> Iterator[float]:
         return pauses(
-            lambda: self._snapshot.state in FINAL,
+            lambda: self.snapshot.state in FINAL,
             timeout,
             late=lambda time: (
                 f"{self.task!r} has not ended within {time}: it is {self.state}. "
@@ -232,13 +235,13 @@ class Execution(Generic[T_co]):
         )
 
     def _outcome(self) -> T_co:
-        snapshot = self._snapshot
+        snapshot = self.snapshot
         if snapshot.state is State.COMPLETED:
             result: T_co = self._decode_result(snapshot.result or "null")
             return result
         raise _ENDED[snapshot.state](self.task, self.id, reason=self._reason())
 
     def _reason(self) -> dict[str, Any]:
-        if self._snapshot.state is State.FAILED:
+        if self.snapshot.state is State.FAILED:
             return self.error or {}
         return {"message": reason_of_end(self.history())}

@@ -38,7 +38,7 @@ class InvalidOption(PenstockError, ValueError):
         super().__init__(f"{option}={value!r} is not possible: {because}. {instead}.")
 
 
-class Request(msgspec.Struct, Generic[T_co], frozen=True):
+class Request(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     """One execution that has been asked for and not yet been written.
 
     Make it with `task.request(…)`, hand many of them to `app.enqueue_many`.
