@@ -8,6 +8,7 @@ something to take does it take the lock.
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from penstock.model.events import EventType
@@ -153,7 +154,8 @@ def claim(
             for id_, root_id, *_, attempt, _, _, _, _, _, _, _ in rows
         ]
     )
-    return [_claimed(row, wanted.worker_id, transaction.now) for row in rows]
+    claimed_at = moment_at(transaction.now)
+    return [_claimed(row, wanted.worker_id, claimed_at) for row in rows]
 
 
 def _take(
@@ -181,26 +183,26 @@ def _take(
     return taken
 
 
-def _claimed(row: Row, worker_id: str, now: int) -> Claimed:
+def _claimed(row: Row, worker_id: str, claimed_at: datetime) -> Claimed:
     (
         id_, root_id, fence, task, args, queue, priority, seq, attempt, retries, crashes, suspect,
         serial, follow_ups, due_at, trace,
     ) = row  # fmt: skip
     return Claimed(
-        lease=Lease(id_, fence, worker_id),
-        task=task,
-        args=args,
-        queue=queue,
-        priority=priority,
-        seq=seq,
-        attempt=attempt,
-        retries=retries,
-        crashes=crashes,
-        suspect=bool(suspect),
-        serial=serial,
-        has_follow_ups=follow_ups is not None,
-        claimed_at=moment_at(now),
-        run_id=None if root_id == id_ else root_id,
-        due_at=None if due_at is None else moment_at(due_at),
-        trace=trace,
+        Lease(id_, fence, worker_id),
+        task,
+        args,
+        queue,
+        priority,
+        seq,
+        attempt,
+        retries,
+        crashes,
+        bool(suspect),
+        serial,
+        follow_ups is not None,
+        claimed_at,
+        None if root_id == id_ else root_id,
+        None if due_at is None else moment_at(due_at),
+        trace,
     )
