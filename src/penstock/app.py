@@ -386,6 +386,13 @@ class App(Rebindable):
             raise PartOfWorkflow(task.name, task.workflow)
         if isinstance(task, Task):
             return task.using(**options).request_named(arguments)
+        if name in self.workflows:
+            raise InvalidOption(
+                "task",
+                name,
+                because="it is a workflow, and no worker would run a task of that name",
+                instead=f"Start it: app.workflows[{name!r}].start(…)",
+            )
         if not isinstance(arguments, Mapping):
             raise InvalidOption(
                 "arguments",

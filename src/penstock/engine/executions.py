@@ -44,6 +44,8 @@ class Reads(Protocol):
     def history(self, execution_id: str) -> list[Event]: ...
     def cancel(self, execution_id: str, reason: str | None) -> CancelAnswer: ...
     def rerun(self, execution_id: str) -> RerunAnswer: ...
+    @property
+    def when_late(self) -> Callable[[datetime | None], str] | None: ...
 
 
 def pauses(
@@ -224,10 +226,14 @@ class Execution(Generic[T_co]):
             lambda: self._snapshot.state in FINAL,
             timeout,
             late=lambda time: (
-                f"{self.task!r} has not ended within {time}: it is {self.state}. "
-                f"`penstock why {self.id}` says what it waits for."
+                f"{self.task!r} has not ended within {time}: it is {self.state}. {self._advice()}"
             ),
         )
+
+    def _advice(self) -> str:
+        if self._reads.when_late is not None:
+            return self._reads.when_late(self.run_at if self.state == "scheduled" else None)
+        return f"`penstock why {self.id}` says what it waits for."
 
     def _outcome(self) -> T_co:
         snapshot = self._snapshot
