@@ -33,7 +33,7 @@ from penstock.model.health import Finding
 from penstock.model.outcomes import Outcome
 from penstock.model.runs import NewRun, RunAnswer, RunSnapshot, RunState
 from penstock.model.states import State
-from penstock.model.waiting import QueueDepth, Waiting
+from penstock.model.waiting import QueueDepth, ReadyTask, Waiting
 from penstock.model.wakeups import Chores, WakeUp
 from penstock.model.workers import Beat, Peer, Pulse, WorkerInfo
 
@@ -494,6 +494,14 @@ class Store(Protocol):
 
     def depths(self) -> list[QueueDepth]:
         """Every queue that has ready executions, by name."""
+        ...
+
+    def ready_tasks(self) -> list[ReadyTask]:
+        """How many executions of each task are ready in each queue, in the order of the names."""
+        ...
+
+    def task_names(self) -> list[str]:
+        """The names of all tasks that are ready, and of those of the newest executions."""
         ...
 
     def gauges(self, *, lease: timedelta = timedelta(seconds=15)) -> Gauges:
