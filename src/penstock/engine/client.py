@@ -262,6 +262,8 @@ class Client:
         (answer,) = self.store.rerun([execution_id])
         if answer == "unknown":
             raise ExecutionNotFound(execution_id)
+        if answer == "live" and self.store.hasten([execution_id]) == [True]:
+            return "hastened"
         return answer
 
     def pause_run(self, run_id: str) -> RunAnswer:

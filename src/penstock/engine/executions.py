@@ -215,7 +215,7 @@ class Execution(Generic[T_co]):
         return await asyncio.to_thread(self.cancel, reason)
 
     def rerun(self) -> RerunAnswer:
-        """Give a finished execution a new life, with fresh retries."""
+        """Give a finished execution a new life, with fresh retries; let a scheduled one run now."""
         return self._reads.rerun(self.id)
 
     async def arerun(self) -> RerunAnswer:

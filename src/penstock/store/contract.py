@@ -370,6 +370,14 @@ class Store(StoreReads, Protocol):
         """
         ...
 
+    def hasten(self, ids: Sequence[str]) -> list[bool]:
+        """Make scheduled executions ready now, as if their time had come; say which were.
+
+        A retry is the same attempt as it would have been later. What waits for something else
+        than its time, for a signal or a run, stays as it is.
+        """
+        ...
+
     def dismiss(self, ids: Sequence[str]) -> list[DismissAnswer]:
         """Remove failed executions and failed runs, each whole and with its history.
 
