@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(180)]
 
-TASKS = 100_000
+SLOTS = 4
+TASKS = 40_000  # more than so many slots can run until it is over
 AT_ONCE = 5_000
 WINDOW = 5.0
 BACK_WITHIN = 10.0
@@ -75,7 +76,7 @@ def test_a_crash_of_the_server_in_the_middle_of_a_drain_loses_nothing(server: Se
         ids += [execution.id for execution in app.enqueue_many(requests)]
 
     progress = Progress(began)
-    with app.worker():
+    with app.worker(slots=SLOTS):
         wait_until(lambda: began.total() > 1000)
         begun = time.monotonic()
         progress.follow_until(begun + WINDOW)
