@@ -94,7 +94,7 @@ class StoreReads(Protocol):
         ...
 
     def task_names(self) -> list[str]:
-        """The names of all tasks that are ready, and of those of the newest executions."""
+        """The names of the tasks that the newest executions are of, in their order."""
         ...
 
     def gauges(self, *, lease: timedelta = timedelta(seconds=15)) -> Gauges:

@@ -92,7 +92,7 @@ class Reads(ABC):
         return [ReadyTask(*row) for row in self._rows("look at what is ready", "ready_tasks")]
 
     def task_names(self) -> list[str]:
-        rows = self._rows("look for names of tasks", "task_names", limit=NEWEST)
+        rows = self._rows("look for names of tasks", "task_names", before=HIGHEST_ID, limit=NEWEST)
         return [row[0] for row in rows]
 
     def history(self, execution_id: str) -> list[Event]:

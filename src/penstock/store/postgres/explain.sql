@@ -63,12 +63,11 @@ SELECT queue, task, count(*) FROM penstock.task_outbox GROUP BY queue, task ORDE
 -- name: task_names
 -- Of the newest only: a table of millions has no index by task, and a name that somebody types is
 -- one that is in use.
-SELECT task FROM penstock.task_outbox
-UNION
-SELECT task FROM (
-    SELECT task FROM penstock.task_executions ORDER BY id DESC LIMIT :limit
+SELECT DISTINCT newest.task
+FROM (
+    SELECT task FROM penstock.task_executions WHERE id < :before::uuid ORDER BY id DESC LIMIT :limit
 ) AS newest
-ORDER BY task;
+ORDER BY newest.task;
 
 -- name: depths
 -- A place in the outbox is given when a task is marked ready, and kept: so the lowest place has

@@ -72,12 +72,11 @@ SELECT queue, task, count(*) FROM task_outbox GROUP BY queue, task ORDER BY queu
 -- name: task_names
 -- Of the newest only: a table of millions has no index by task, and a name that somebody types is
 -- one that is in use.
-SELECT task FROM task_outbox
-UNION
-SELECT task FROM (
-    SELECT task FROM task_executions ORDER BY id DESC LIMIT :limit
+SELECT DISTINCT newest.task
+FROM (
+    SELECT task FROM task_executions WHERE id < :before ORDER BY id DESC LIMIT :limit
 ) AS newest
-ORDER BY task;
+ORDER BY newest.task;
 
 -- name: depths
 -- One step of the index per queue, then a range of it each. A place in the outbox is given when
