@@ -24,7 +24,7 @@ demo: $(READY) ## Show what it does, in a minute
 	@$(PY) -m penstock demo $(ARGS)
 
 test: $(READY) ## Run the tests on SQLite and PostgreSQL (ARGS goes to pytest)
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m tests $(ARGS)
 
 # A cache that root left behind stops a plain user's run, so mypy has one for each user (and none
 # in a checkout that cannot be written to); the others take a second and need none.

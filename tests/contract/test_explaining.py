@@ -138,6 +138,30 @@ def test_depths_count_the_ready_and_age_the_oldest(store: Store, clock: ManualCl
     ]
 
 
+def test_ready_tasks_are_counted_by_queue_and_name(store: Store) -> None:
+    assert store.ready_tasks() == []
+    run_one(store)
+    enqueue_many(store, 2, queue="mail")
+    enqueue(store, OTHER_TASK, queue="mail")
+    enqueue(store, OTHER_TASK, queue="press")
+    enqueue(store, OTHER_TASK, queue="press", delay=MINUTE)
+
+    assert store.ready_tasks() == [
+        *sorted([("mail", OTHER_TASK, 1), ("mail", TASK, 2)]),
+        ("press", OTHER_TASK, 1),
+    ]
+
+
+def test_names_of_tasks_are_those_of_all_that_there_is(store: Store) -> None:
+    assert store.task_names() == []
+    run_one(store)
+    enqueue(store, OTHER_TASK, delay=MINUTE)
+    enqueue(store, OTHER_TASK)
+    enqueue(store, "a_third")
+
+    assert store.task_names() == sorted([TASK, OTHER_TASK, "a_third"])
+
+
 def test_a_task_that_was_given_back_is_as_old_as_it_was(store: Store, clock: ManualClock) -> None:
     claimed = run_one(store)
     clock.advance("1m")

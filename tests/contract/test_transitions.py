@@ -202,6 +202,11 @@ OPERATIONS: Mapping[str, Operation] = {
     "promote": Operation(
         _promote_when_due, (EventType.MARKED_READY,), frozenset({State.SCHEDULED})
     ),
+    "hasten": Operation(
+        lambda scene: scene.store.hasten([scene.execution_id]),
+        (EventType.MARKED_READY,),
+        frozenset({State.SCHEDULED}),
+    ),
     "promote too early": Operation(lambda scene: scene.store.promote()),
     "propagate": Operation(lambda scene: scene.store.propagate()),
     "recover": Operation(_recover, (EventType.RECOVERED,)),

@@ -1,5 +1,7 @@
 """enqueue, cancel, rerun, pause, resume."""
 
+from datetime import timedelta
+
 import pytest
 
 from penstock.model.ids import new_id
@@ -117,6 +119,19 @@ def test_rerun_gives_an_ended_execution_a_new_life(penstock: CommandLine) -> Non
     answer = penstock("rerun", execution_id)
     assert (answer.status, answer.out) == (0, f"{execution_id} will run again\n")
     assert penstock("show", execution_id, "--json").json["state"] == "ready"
+
+
+def test_rerun_of_what_is_scheduled_makes_it_ready_at_once(penstock: CommandLine) -> None:
+    execution_id = penstock.enqueue("add", delay=timedelta(hours=1))
+    answer = penstock("rerun", execution_id)
+    assert (answer.status, answer.out) == (0, f"{execution_id} was scheduled, and is ready now\n")
+    assert penstock("show", execution_id, "--json").json["state"] == "ready"
+    assert "somebody asked for it" in penstock("history", execution_id).out
+    again = penstock("rerun", execution_id)
+    assert (again.status, again.out) == (
+        1,
+        f"{execution_id} has not ended yet: nothing to rerun\n",
+    )
 
 
 @pytest.mark.parametrize("command", ["cancel", "rerun"])

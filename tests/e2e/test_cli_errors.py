@@ -93,7 +93,13 @@ def test_a_file_that_is_something_else_is_told_so(on_sqlite: CommandLine) -> Non
 
 def test_a_directory_is_no_file(on_sqlite: CommandLine) -> None:
     (on_sqlite.directory / "shop.db").mkdir()
-    assert "it is a directory" in one_sentence(on_sqlite("status"))
+    assert "that is a directory. Name a file in it." in one_sentence(on_sqlite("status"))
+
+
+def test_a_file_in_a_directory_that_is_not_there_is_told_so(on_sqlite: CommandLine) -> None:
+    on_sqlite.directory.rmdir()
+    told = one_sentence(on_sqlite("admin", "migrate"))
+    assert f"the directory {on_sqlite.directory} does not exist. Make the directory" in told
 
 
 # --- servers ----------------------------------------------------------------------------

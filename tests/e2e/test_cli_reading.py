@@ -89,6 +89,28 @@ def test_a_list_that_was_cut_says_so(on_sqlite: CommandLine) -> None:
     assert on_sqlite("list", "--limit", "3").err == ""
 
 
+def test_a_task_that_nobody_knows_is_told_with_the_name_that_was_meant(
+    penstock: CommandLine,
+) -> None:
+    told = "No execution matches.\nNo task 'ad' is known here."
+    answer = penstock("list", "--task", "ad")
+    assert (answer.status, answer.out) == (0, "")
+    assert answer.err == f"{told} Nothing has been enqueued here yet.\n"
+
+    penstock.enqueue("print_page")
+    assert penstock("list", "--task", "ad").err == f"{told} There are print_page.\n"
+    penstock.enqueue("add")
+    assert penstock("list", "--task", "ad").err == f"{told} Did you mean 'add'?\n"
+    in_json = penstock("list", "--task", "ad", "--state", "failed", "--json")
+    assert (in_json.json, in_json.err) == ([], "No task 'ad' is known here. Did you mean 'add'?\n")
+    # Known, by what there is and by a worker that could run it: nothing to say about the name.
+    assert penstock("list", "--task", "add", "--state", "failed").err == "No execution matches.\n"
+    claim(penstock, "print_page")
+    with penstock.store() as store:
+        store.register(WorkerInfo(id="w2", queues=["default"], tasks=["ad"]))
+    assert penstock("list", "--task", "ad").err == "No execution matches.\n"
+
+
 def test_an_empty_list_is_no_failure(penstock: CommandLine) -> None:
     answer = penstock("list")
     assert (answer.status, answer.out, answer.err) == (0, "", "No execution matches.\n")

@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
+from penstock import App
 from penstock.cli import supervising
 from penstock.cli.supervising import Supervisor
 from tests.e2e.command_line import CommandLine, is_alive, wait_until
@@ -57,6 +58,30 @@ def test_a_worker_serves_the_queues_that_it_is_given(on_sqlite: CommandLine) -> 
     assert on_sqlite.alone(*arguments).status == 0
     assert on_sqlite("show", ours, "--json").json["state"] == "completed"
     assert on_sqlite("show", other, "--json").json["state"] == "ready"
+
+
+@pytest.mark.parametrize("more", [(), ("--processes", "2")], ids=["one process", "two processes"])
+def test_what_an_idle_worker_leaves_because_nobody_knows_it_is_named_once(
+    on_sqlite: CommandLine, more: tuple[str, ...]
+) -> None:
+    on_sqlite.open_shop()
+    on_sqlite("admin", "migrate")
+    with closing(App(on_sqlite.url)) as elsewhere:
+        for _ in range(3):
+            elsewhere.enqueue("ad", {"a": 1, "b": 2})
+        elsewhere.enqueue("resize", {"page": 1})
+        elsewhere.enqueue("resize", {"page": 1}, queue="images")
+    answer = on_sqlite.alone("worker", "shop:app", "--until-idle", *more)
+    assert answer.status == 0
+    (line,) = (line for line in answer.err.splitlines() if "nobody here knows" in line)
+    assert "5 ready tasks are left, of 2 names" in line
+    assert "'ad' (3, did you mean 'add'?), 'resize' (2). Run a worker with the App" in line
+    assert "--import" in line
+
+    served = on_sqlite.alone("worker", "shop:app", "--until-idle", "--queue", "images", *more).err
+    assert "1 ready task is left, of a name that nobody here knows: 'resize' (1)." in served
+    on_sqlite("cancel", "--state", "ready", "--yes")
+    assert "nobody here knows" not in on_sqlite.alone("worker", "shop:app", "--until-idle").err
 
 
 def test_a_record_made_inside_a_task_carries_its_execution(on_sqlite: CommandLine) -> None:

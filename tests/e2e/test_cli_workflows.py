@@ -131,6 +131,8 @@ def test_a_run_is_shown_with_its_tasks_and_its_context(penstock: CommandLine, sh
     assert "as in the newest run" in text
     task_id = shown["tasks"]["share"]["id"]
     assert penstock("show", task_id, "--json").json["task"] == "daily.share"
+    beside = penstock("show", task_id, "--app", "flow_shop:app").err
+    assert "--app is for runs of workflows; this is an execution of a task." in beside
 
 
 def test_a_run_says_when_the_code_has_changed_since_it_started(
@@ -142,12 +144,12 @@ def test_a_run_says_when_the_code_has_changed_since_it_started(
     def more() -> None: ...
 
     newer = shop.start()
-    assert f"changed since it started: run {newer} started with another" in (
+    assert f"changed since it started: run {newer} started with another version" in (
         penstock("show", run_id).out
     )
     (penstock.directory / "flow_shop.py").write_text(MODULE, "utf-8")
     told = penstock.alone("show", newer, "--app", "flow_shop:app").out
-    assert "changed since it started: flow_shop:app is another" in told
+    assert "changed since it started: flow_shop:app has another version" in told
 
 
 def test_the_history_of_a_run_names_its_tasks(penstock: CommandLine, shop: Shop) -> None:

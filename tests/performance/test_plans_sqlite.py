@@ -22,7 +22,7 @@ from tests.performance.living import live_through
 FEW, MANY = 500, 50_000
 DEEP = ("task_executions", "task_outbox", "execution_events")
 PLANNED = ("WITH", "SELECT", "INSERT", "UPDATE", "DELETE")
-MAY_SCAN = frozenset({"counts", "inspect_backlog"})  # count them all, and say so
+MAY_SCAN = frozenset({"counts", "inspect_backlog", "ready_tasks"})  # count them all, and say so
 
 MakeSqlite = Callable[[], SqliteDatabase]
 Fill = Callable[[SqliteDatabase, int], None]

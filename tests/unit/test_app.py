@@ -14,7 +14,7 @@ import penstock
 from penstock import App, Registry
 from penstock.app import AlreadyOpen
 from penstock.engine.requests import InvalidOption
-from penstock.errors import SchemaMissing
+from penstock.errors import FileMisplaced, SchemaMissing
 from penstock.registry import NameTaken, RegistryTaken
 from penstock.settings import SettingsError
 
@@ -88,6 +88,24 @@ def test_a_closed_app_opens_again_when_it_is_used_again() -> None:
     assert app.counts()["ready"] == 1
     app.close()
     app.close()
+
+
+def test_a_file_in_a_directory_that_is_not_there_is_told_at_first_use(directory: Path) -> None:
+    for migrate in (False, True):
+        app = App("sqlite:///nowhere/orders.db", migrate=migrate)
+        with pytest.raises(FileMisplaced, match=r"directory .*nowhere does not exist") as refusal:
+            app.enqueue("send")
+        assert "Make the directory, or correct the URL" in str(refusal.value)
+        assert refusal.value.path == "nowhere/orders.db"
+        app.close()
+    (directory / "nowhere").mkdir()
+    assert App("sqlite:///nowhere/orders.db").counts()["ready"] == 0  # the same, once it is there
+
+
+def test_a_directory_is_no_place_to_keep_tasks_in(directory: Path) -> None:
+    app = App(f"sqlite:///{directory}")
+    with pytest.raises(FileMisplaced, match=r"that is a directory\. Name a file in it"):
+        app.counts()
 
 
 def test_a_database_in_memory_needs_no_file(directory: Path) -> None:

@@ -138,6 +138,14 @@ DECLARATIONS: dict[str, tuple[Bad, list[str]]] = {
         declare_twice,
         ["'receipt'", "test_bad_calls.send", "test_bad_calls.other", "another name"],
     ),
+    "a timeout in words": (
+        lambda app: app.task(timeout="5 minutes")(send),
+        ["timeout='5 minutes'", "here it is written '5m'", "'1m30s'"],
+    ),
+    "a delay in words": (
+        lambda app: app.task(retry=["1 hour and 30 mins"])(send),
+        ["retry[0]='1 hour and 30 mins'", "here it is written '1h30m'", "'1m30s'"],
+    ),
     "a prefix that cannot be printed": (
         lambda _app: Registry(prefix="shop\n"),
         [r"prefix='shop\n'", "cannot be printed", "letters, digits"],
@@ -172,6 +180,38 @@ CALLS: dict[str, tuple[Bad, list[str]]] = {
     "an annotation that cannot be stored": (
         lambda app: app.task(of_customers).enqueue(Customer()),
         ["'of_customers'", "Customer, which JSON cannot hold", "pass its id"],
+    ),
+    "a connection among the arguments": (
+        lambda app: app.tasks["send"].enqueue(1, connection=sqlite3.connect(":memory:")),
+        ["no parameter 'connection'", "`.using(connection=…).enqueue(…)`", "Nothing was written"],
+    ),
+    "an option among the arguments": (
+        lambda app: app.tasks["send"].enqueue(1, priority=5),
+        ["no parameter 'priority'", "`.using(priority=…).enqueue(…)`"],
+    ),
+    "a moment among the arguments, by the name of elsewhere": (
+        lambda app: app.tasks["send"].enqueue(1, run_at="10m"),
+        ["no parameter 'run_at'", "`.using(run_after=…).enqueue(…)`"],
+    ),
+    "a retry policy among the arguments": (
+        lambda app: app.tasks["send"].enqueue(1, retry=["1m"]),
+        ["no parameter 'retry'", "`@app.task(retry=…)` declares it"],
+    ),
+    "an option where the code is known by name": (
+        lambda app: app.enqueue("send", {"order_id": 1, "eta": "10m"}),
+        ["no parameter 'eta'", "`.using(run_after=…).enqueue(…)`"],
+    ),
+    "delay, as elsewhere": (
+        lambda app: app.tasks["send"].delay(1),
+        ["'send'", "no `delay`", "`.enqueue(…)`"],
+    ),
+    "apply_async, as elsewhere": (
+        lambda app: app.tasks["send"].apply_async((1,), countdown=10),
+        ["'send'", "no `apply_async`", "`.using(…).enqueue(…)`"],
+    ),
+    "apply_async behind using": (
+        lambda app: app.tasks["send"].using(priority=1).apply_async((1,)),
+        ["'send'", "no `apply_async`"],
     ),
     "a moment without a time zone": (
         lambda app: app.tasks["send"].using(run_after=datetime(2040, 1, 1)).enqueue(1),  # noqa: DTZ001

@@ -58,8 +58,13 @@ def test_a_duration_is_read_as_people_write_it(written: Duration, meant: timedel
         ("   ", "it is empty"),
         ("90", "the number 90 has no unit, as in '90s'"),
         ("1m30", "the number 30 has no unit, as in '30s'"),
-        ("5 s", "the number 5 has no unit, as in '5s'"),
-        ("5min", "there is no unit 'min'"),
+        ("5 s", "here it is written '5s'"),
+        ("5min", "here it is written '5m'"),
+        ("5 minutes", "here it is written '5m'"),
+        ("1 Hour, 30 minutes and 1.5 secs", "here it is written '1h30m1.5s'"),
+        ("30 minutes 1 hour", "the number 30 has no unit, as in '30s'"),
+        ("5 months", "the number 5 has no unit, as in '5s'"),
+        ("2fortnights", "there is no unit 'fortnights'"),
         ("5M", "there is no unit 'M'"),
         ("soon", "no number starts at 'soon'"),
         ("1m, 30s", "no number starts at ', 30s'"),
@@ -85,7 +90,7 @@ def test_a_refusal_says_what_to_write_instead() -> None:
     with pytest.raises(InvalidDuration) as refusal:
         parse_duration("5min")
     assert str(refusal.value) == (
-        "'5min' is not a duration: there is no unit 'min'. Give seconds as a number, a text such "
+        "'5min' is not a duration: here it is written '5m'. Give seconds as a number, a text such "
         "as '1m30s', '250ms' or '1.5h' (units, largest first: w d h m s ms us), or a timedelta."
     )
     assert isinstance(refusal.value, PenstockError)

@@ -5,6 +5,7 @@ import inspect
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -25,7 +26,7 @@ from penstock.engine.signatures import ResultDoesNotFit
 from penstock.errors import KeyTaken
 from penstock.model.executions import Claimed
 from penstock.model.ids import InvalidId
-from penstock.model.outcomes import Cancelled, Completed, Failed, Outcome
+from penstock.model.outcomes import Cancelled, Completed, Failed, Outcome, RetryScheduled
 from penstock.model.workers import WorkerInfo
 
 WORKER = "worker-1"
@@ -167,6 +168,16 @@ def test_rerun_gives_a_finished_execution_a_new_life(app: App, send: Task[[int],
     assert execution.refresh().state == "ready"
     complete(app)
     assert execution.result() == Receipt(42)
+
+
+def test_rerun_does_not_wait_for_the_time_of_a_retry(app: App, send: Task[[int], Receipt]) -> None:
+    execution = send.enqueue(42)
+    first = handed_out(app).lease
+    settle(app, RetryScheduled(lease=first, error=BOOM, delay=timedelta(hours=1)))
+    assert execution.refresh().state == "scheduled"
+    assert execution.rerun() == "hastened"
+    complete(app)
+    assert (execution.result(), execution.attempt) == (Receipt(42), 2)
 
 
 def test_rerun_is_refused_while_another_execution_has_the_key(

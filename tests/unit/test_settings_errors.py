@@ -95,7 +95,16 @@ WRONG_IN_FILE = [
     ),
     ("[database]\nurl = 5", 2, f"{URL}, written as text. {URL_EXAMPLE}"),
     ("[database]\nurl = ''", 2, f"{URL}, and it is empty. {URL_EXAMPLE}"),
-    ("[database]\nurl = 'orders.db'", 2, f"{URL}. {URL_EXAMPLE}"),
+    (
+        "[database]\nurl = 'orders.db'",
+        2,
+        f"{URL}; a file is named by sqlite:/// and then its path. {URL_EXAMPLE}",
+    ),
+    (
+        "[database]\nurl = 'postgresql+psycopg://h/d'",
+        2,
+        f"{URL}, not postgresql+psycopg://; leave the name of the driver out. {URL_EXAMPLE}",
+    ),
     ("[database]\nurl = 'mysql://h/d'", 2, f"{URL}, not mysql://. {URL_EXAMPLE}"),
     (
         "[database]\nurl = 'sqlite://orders.db'",

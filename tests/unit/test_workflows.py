@@ -234,6 +234,8 @@ def test_every_mistake_in_a_declaration_is_refused_with_what_to_do(
     def foreign(n: int = elsewhere.output) -> None: ...
     def needs(n: int = total.output) -> None: ...
     def misread(n: list[str] = total.output) -> None: ...
+    def of_the_task(n: int = total) -> None: ...  # type: ignore[assignment]
+    def of_a_plain_task(n: int = plain) -> None: ...  # type: ignore[assignment]
 
     mistakes: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         (nothing, {"after": ["totl"]}, r"'totl'.*did you mean 'total'\?"),
@@ -241,6 +243,10 @@ def test_every_mistake_in_a_declaration_is_refused_with_what_to_do(
         (nothing, {"after": [plain]}, r"'plain', which is a plain task.*@daily\.task"),
         (nothing, {"after": [elsewhere]}, "'lambda_free', a task of the workflow 'elsewhere'"),
         (nothing, {"after": [3]}, "3 in it, which is no task"),
+        (nothing, {"after": [total.output]}, r"what a task returns.*Write after=\[total\]"),
+        (nothing, {"for_each": total}, r"no output.*for_each=total\.output"),
+        (of_the_task, {}, r"the task 'total' itself.*Write `n = total\.output`"),
+        (of_a_plain_task, {}, r"Declare 'plain' with `@daily\.task`, then write"),
         (nothing, {"after": "total"}, r"after='total'.*Write after=\[fetch\]"),
         (nothing, {"when": True}, "when=True.*no condition"),
         (nothing, {"when": failed(elsewhere)}, "task of the workflow 'elsewhere'"),
@@ -335,6 +341,44 @@ def test_a_task_of_a_workflow_cannot_be_enqueued_by_itself(daily: Workflow[...])
             act()
     assert not hasattr(task, "enqueue")
     assert not hasattr(task, "anything_else")
+
+
+@pytest.mark.parametrize(
+    ("act", "instead"),
+    [
+        (lambda app: app.workflows["daily"].enqueue(day="monday"), r"no `enqueue`.*`\.start"),
+        (lambda app: app.workflows["daily"].aenqueue(day="monday"), r"no `aenqueue`.*`\.astart"),
+        (lambda app: app.workflows["daily"].delay("monday"), r"no `delay`.*`\.start"),
+        (lambda app: app.enqueue("daily", {"day": "monday"}), r"a workflow.*'daily'\]\.start"),
+        (
+            lambda app: app.workflows["daily"].start("monday", connection=3),
+            r"no parameter 'connection'.*`\.using\(connection=…\)\.start",
+        ),
+        (lambda app: app.workflows["daily"].using(), r"using\(connection=…\)\.start"),
+        (lambda app: app.workflows["daily"].using(priority=3), "a start has no such option"),
+    ],
+)
+def test_what_starts_nothing_says_how_a_workflow_is_started(
+    act: Callable[[Any], object], instead: str
+) -> None:
+    app = App("sqlite:///:memory:")
+    app.workflow("daily", inputs=Daily).task(fetch)
+    with pytest.raises(PenstockError, match=instead):
+        act(app)
+    assert app.find_runs() == []
+    assert app.find() == []
+    app.close()
+
+
+def test_a_plain_task_that_takes_the_result_of_a_workflows_task_is_refused(
+    daily: Workflow[...], registry: Registry
+) -> None:
+    def by_output(ids: list[int] = daily.tasks["fetch"].output) -> None: ...
+    def by_task(ids: object = daily.tasks["fetch"]) -> None: ...
+
+    for function in (by_output, by_task):
+        with pytest.raises(PenstockError, match=r"'ids' belongs to the workflow 'daily'.*\.task"):
+            registry.task(function)
 
 
 def test_names_that_are_defined_further_down_are_looked_up_when_a_run_starts(

@@ -73,6 +73,7 @@ _RERUN = {
     "rerun": "will run again",
     "run": "a run: what failed or was cancelled will run again, and all downstream of it",
     "nothing": "a run without failures: nothing to rerun",
+    "hastened": "was scheduled, and is ready now",
     "live": "has not ended yet: nothing to rerun",
 }
 _DISMISSED = {
@@ -80,7 +81,7 @@ _DISMISSED = {
     "kept": "has not failed: nothing to dismiss",
     "part": "is a task of a run: `penstock show` names it, and dismissing the run takes it along",
 }
-_DONE = frozenset({"cancelled", "requested", "rerun", "run", "dismissed"})
+_DONE = frozenset({"cancelled", "requested", "rerun", "hastened", "run", "dismissed"})
 
 
 @click.command
@@ -191,7 +192,8 @@ def rerun(*, database: DatabaseOptions, choice: Choice, ids: tuple[str, ...]) ->
     """Give executions that have ended a new life, with fresh retries.
 
     A task of a workflow takes all downstream of it along; of a run, what failed or was cancelled
-    runs again, and what completed is kept.
+    runs again, and what completed is kept. A scheduled execution that is named, one that waits for
+    its next try say, is ready at once.
 
     They are named by their ids, or chosen by --state. Those that are chosen are counted first,
     and nothing is done before you have said yes.
@@ -214,6 +216,8 @@ def rerun(*, database: DatabaseOptions, choice: Choice, ids: tuple[str, ...]) ->
         for place, one in enumerate(wanted):
             if answers[place] == "unknown":  # to the tasks: it may be a run
                 answers[place] = _RERUN_OF_RUN[store.rerun_run(one)]
+            elif answers[place] == "live" and store.hasten([one]) == [True]:
+                answers[place] = "hastened"
     _tell(wanted, answers, _RERUN)
 
 

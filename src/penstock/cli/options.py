@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from penstock.app import App
-from penstock.errors import StoreError, StoreUnavailable
+from penstock.errors import FileMisplaced, StoreError, StoreUnavailable
 from penstock.settings import Settings, hide_password, load_settings
 from penstock.store.contract import Store
 from penstock.store.opening import open_store, sqlite_path
@@ -226,11 +226,14 @@ def _trouble_with_file(path: str, error: StoreUnavailable) -> StoreError | None:
     code = getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
         return NotSqlite(path)
-    if code not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}:
+    if isinstance(error, FileMisplaced) or code not in {
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    }:
         return None
     directory = Path(path).resolve().parent
     checks = (
-        (Path(path).is_dir(), "it is a directory"),
         (not _may(path, os.R_OK), "you may not read it"),
         (not _may(path, os.W_OK), "you may not write to it"),
         (not _may(directory, os.W_OK), f"you may not write to its directory {directory}"),

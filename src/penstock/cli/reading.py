@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
+from penstock.cli.naming import told_of_unknown
 from penstock.cli.options import DatabaseOptions, database_options, json_option
 from penstock.cli.runs import list_runs, refuse_task_filters, show_run, task_state
 from penstock.cli.shapes import (
@@ -88,13 +89,16 @@ def list_(
     wanted = None if state is None else task_state(state)
     with database.opened() as store:
         found = store.find(state=wanted, task=task, queue=queue, limit=limit + 1)
+        hint = None if found or task is None else told_of_unknown(store, task)
     hidden = database.settings().privacy.hidden
     shown = [hide_in_execution(snapshot, hidden) for snapshot in found[:limit]]
     if as_json:
         print_json([execution_shape(snapshot) for snapshot in shown])
-        return
-    if not shown:
+    elif not shown:
         click.echo("No execution matches.", err=True)
+    if hint is not None:
+        click.echo(hint, err=True)
+    if as_json or not shown:
         return
     print_table(
         ("id", "task", "state", "queue", "attempt", "created", "error"),
@@ -123,7 +127,7 @@ def list_(
     "--app",
     "target",
     metavar="MODULE:APP",
-    help="Of a run: say whether its workflow has changed there since it started.",
+    help="Of a run: compare the workflow that it started with and the one in this App.",
 )
 @json_option
 @database_options
@@ -141,6 +145,8 @@ def show(
                 return
     if not found:
         raise ExecutionNotFound(wanted)
+    if target is not None:
+        click.echo("--app is for runs of workflows; this is an execution of a task.", err=True)
     shown = hide_in_execution(found[0], hidden)
     if as_json:
         print_json(execution_shape(shown))

@@ -153,13 +153,14 @@ def _about_code(store: Store, run: RunSnapshot, target: str | None) -> str:
     if target is not None:
         known = load_app(target).workflows.get(run.workflow)
         if known is None:
-            return f"{target} has no workflow of this name any more"
-        same = known.fingerprint == run.fingerprint
-        return f"as in {target}" if same else f"changed since it started: {target} is another"
+            return f"gone: {target} has no workflow {run.workflow!r}"
+        if known.fingerprint == run.fingerprint:
+            return f"the same as in {target}"
+        return f"changed since it started: {target} has another version"
     newest = store.find_runs(workflow=run.workflow, limit=1)
     if newest and newest[0].fingerprint != run.fingerprint:
-        return f"changed since it started: run {newest[0].id} started with another"
-    return "as in the newest run; --app MODULE:APP compares it with what is there now"
+        return f"changed since it started: run {newest[0].id} started with another version"
+    return "the same as in the newest run (to compare it with your code: --app MODULE:APP)"
 
 
 def _run_state(state: str) -> RunState:

@@ -13,6 +13,7 @@ import click
 from penstock.app import App
 from penstock.cli.logs import LEVELS, LogFormat, configure_logging
 from penstock.cli.metrics import watched
+from penstock.cli.naming import warn_of_strangers
 from penstock.cli.options import DatabaseOptions, database_options, default_explained
 from penstock.cli.supervising import Process, Supervisor, start_worker_process
 from penstock.cli.targets import load_app
@@ -134,16 +135,32 @@ def worker(
             processes=processes,
             until_idle=chosen["until_idle"],
         )
-        sys.exit(supervisor.run())
+        status = supervisor.run()
+        if chosen["until_idle"] and status == 0:
+            _tell_what_is_left(_loaded(database, target, chosen), chosen)
+        sys.exit(status)
     if die_with is not None:
         from penstock.engine.processes import end_with  # noqa: PLC0415 - and all of multiprocessing
 
         end_with(die_with)
-    app = load_app(target, modules=chosen["modules"])
-    database.configure(app)
+    app = _loaded(database, target, chosen)
     if not app.tasks:
         raise NoTasks(target)
     _run(app, chosen)
+    if chosen["until_idle"] and die_with is None:  # several are spoken for by their supervisor
+        _tell_what_is_left(app, chosen)
+    log.info("the worker has ended in good order")
+    _leave(app)
+
+
+def _loaded(database: DatabaseOptions, target: str, chosen: Chosen) -> App:
+    app = load_app(target, modules=chosen["modules"])
+    database.configure(app)
+    return app
+
+
+def _tell_what_is_left(app: App, chosen: Chosen) -> None:
+    warn_of_strangers(app, queues=chosen["queues"] or app.settings.worker.queues)
 
 
 def _run(app: App, chosen: Chosen) -> None:
@@ -169,8 +186,6 @@ def _run(app: App, chosen: Chosen) -> None:
             log.info("metrics and health are at %s/metrics, /livez and /readyz", address)
         beside.enter_context(default_explained(settings))
         app.run_worker(until_idle=chosen["until_idle"], **choices)
-    log.info("the worker has ended in good order")
-    _leave(app)
 
 
 def _leave(app: App) -> None:

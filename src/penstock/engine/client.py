@@ -69,10 +69,12 @@ class Client:
     def __init__(self, open_store: Callable[[], Store], hooks: HookSet = NOBODY) -> None:
         self._open_store = open_store
         self._hooks = hooks
-        # Both are a test's: the time that a new execution shows before it has been read back,
-        # and who wants to know what is on a caller's connection before it commits.
+        # All are a test's: the time that a new execution shows before it has been read back,
+        # who wants to know what is on a caller's connection before it commits, and what to do
+        # about an execution that has not ended, from when it is due.
         self.clock: Clock | None = None
         self.when_written_on: Callable[[object, list[Execution[Any]]], None] | None = None
+        self.when_late: Callable[[datetime | None], str] | None = None
         self._around: ContextVar[Around | None] = ContextVar("penstock_connection", default=None)
 
     @property
@@ -262,6 +264,8 @@ class Client:
         (answer,) = self.store.rerun([execution_id])
         if answer == "unknown":
             raise ExecutionNotFound(execution_id)
+        if answer == "live" and self.store.hasten([execution_id]) == [True]:
+            return "hastened"
         return answer
 
     def pause_run(self, run_id: str) -> RunAnswer:

@@ -207,10 +207,13 @@ def _ended(
         return Condition(TaskEnded(task.short_name, state), frozenset({task.workflow}))
     if isinstance(task, str) and task:
         return Condition(TaskEnded(task, state))
+    given: object = task
+    named = given.task if isinstance(given, Output) else "fetch"
     raise InvalidCondition(
         f"{_ASKS[state]}({task!r})",
         "it asks about a task of a workflow",
-        f"Write {_ASKS[state]}(fetch), with what `@workflow.task` made of a function, or its name",
+        f"Write {_ASKS[state]}({named}), with what `@workflow.task` made of a function, or its "
+        "name",
     )
 
 

@@ -44,6 +44,8 @@ class Reads(Protocol):
     def history(self, execution_id: str) -> list[Event]: ...
     def cancel(self, execution_id: str, reason: str | None) -> CancelAnswer: ...
     def rerun(self, execution_id: str) -> RerunAnswer: ...
+    @property
+    def when_late(self) -> Callable[[datetime | None], str] | None: ...
 
 
 def pauses(
@@ -218,7 +220,7 @@ class Execution(Generic[T_co]):
         return await asyncio.to_thread(self.cancel, reason)
 
     def rerun(self) -> RerunAnswer:
-        """Give a finished execution a new life, with fresh retries."""
+        """Give a finished execution a new life, with fresh retries; let a scheduled one run now."""
         return self._reads.rerun(self.id)
 
     async def arerun(self) -> RerunAnswer:
@@ -229,10 +231,14 @@ class Execution(Generic[T_co]):
             lambda: self.snapshot.state in FINAL,
             timeout,
             late=lambda time: (
-                f"{self.task!r} has not ended within {time}: it is {self.state}. "
-                f"`penstock why {self.id}` says what it waits for."
+                f"{self.task!r} has not ended within {time}: it is {self.state}. {self._advice()}"
             ),
         )
+
+    def _advice(self) -> str:
+        if self._reads.when_late is not None:
+            return self._reads.when_late(self.run_at if self.state == "scheduled" else None)
+        return f"`penstock why {self.id}` says what it waits for."
 
     def _outcome(self) -> T_co:
         snapshot = self.snapshot

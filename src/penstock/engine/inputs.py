@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.engine.conversion import UnsupportedAnnotation
 from penstock.engine.functions import Colour, InvalidTask, TaskShape
+from penstock.engine.habits import option_of_a_start
 from penstock.engine.signatures import TaskSignature
 from penstock.engine.workflow_errors import InvalidInputs, InvalidWorkflow
 from penstock.errors import PenstockError
@@ -103,6 +104,9 @@ class Inputs(TaskSignature):
         raise InvalidWorkflow(
             self._name, None, f"the input {parameter!r} {error.reason}", error.next_step
         ) from error
+
+    def _remedy_for(self, name: str) -> str | None:
+        return option_of_a_start(name)
 
     def _refuse(self, parameter: str | None, reason: str) -> NoReturn:
         raise InvalidInputs(self._name, parameter, reason, self._takes())

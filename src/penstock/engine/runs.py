@@ -298,9 +298,14 @@ class Run:
             timeout,
             late=lambda within: (
                 f"This run of {self.workflow!r} has not ended within {within}: it "
-                f"is {self.state}. `penstock show {self.id}` shows where it stands."
+                f"is {self.state}. {self._advice()}"
             ),
         )
+
+    def _advice(self) -> str:
+        if self._reads.when_late is not None:
+            return self._reads.when_late(None)
+        return f"`penstock show {self.id}` shows where it stands."
 
     def _outcome(self) -> dict[str, Any]:
         if self._snapshot.state is RunState.COMPLETED:

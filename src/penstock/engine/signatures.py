@@ -19,6 +19,7 @@ import msgspec
 
 from penstock.engine.conversion import Converter, Misfit, UnsupportedAnnotation, decoder, resolve
 from penstock.engine.functions import Colour, InvalidTask, TaskShape, inspect_function
+from penstock.engine.habits import option_of_a_task
 from penstock.engine.misfits import (
     ArgumentsDoNotFit,
     InvalidArguments,
@@ -375,8 +376,12 @@ class TaskSignature:
             self._refuse(name, f"{name!r} can be passed by position only")
         if not self.takes_any_name:
             near = get_close_matches(name, self._named, n=1)
-            guess = f" (did you mean {near[0]!r}?)" if near else ""
+            remedy = self._remedy_for(name)
+            guess = f" ({remedy})" if remedy else f" (did you mean {near[0]!r}?)" if near else ""
             self._refuse(name, f"it has no parameter {name!r}{guess}")
+
+    def _remedy_for(self, name: str) -> str | None:
+        return option_of_a_task(name)
 
     def _too_many(self, given: int) -> str:
         reason = f"{given} arguments were given by position, and it takes {len(self._positional)}"

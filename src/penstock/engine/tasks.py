@@ -15,6 +15,7 @@ from uuid import UUID
 
 from penstock.engine.client import NO_CONNECTION, Client
 from penstock.engine.executions import Execution
+from penstock.engine.habits import SaysWhatToCall
 from penstock.engine.handle import AsyncTaskHandle, TaskHandle
 from penstock.engine.requests import EnqueueOptions, Request, new_execution
 from penstock.engine.shapes import AsyncConnection, SyncConnection
@@ -67,7 +68,7 @@ class Home(Protocol):
     def client_for(self, task: str) -> Client: ...
 
 
-class _Requests(Generic[P, T_co]):
+class _Requests(SaysWhatToCall, Generic[P, T_co]):
     """What tasks and their `using` forms have in common."""
 
     def __init__(

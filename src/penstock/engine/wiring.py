@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from heapq import heapify, heappop, heappush
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from penstock.engine.conditions import told
 from penstock.engine.conversion import Converter, Misfit, UnsupportedAnnotation
@@ -11,8 +11,9 @@ from penstock.engine.functions import InvalidTask
 from penstock.engine.inputs import Inputs
 from penstock.engine.kinds import kinds_of
 from penstock.engine.outputs import Output
+from penstock.engine.tasks import DeclaredTask
 from penstock.engine.workflow_errors import InvalidWorkflow
-from penstock.engine.workflow_tasks import AnyWorkflowTask
+from penstock.engine.workflow_tasks import AnyWorkflowTask, WorkflowTask
 from penstock.model import rules
 from penstock.model.rules import Both, Dependencies, Either, Not, Rule, TaskEnded
 
@@ -249,6 +250,8 @@ def _check_sources(task: AnyWorkflowTask, inputs: Inputs) -> None:
         fed = name in inputs.parameters or name in task.outputs
         if fed or name in {signature.context, task.element}:
             continue
+        if isinstance(meant := signature.defaults.get(name), DeclaredTask):
+            _refuse_task_for_output(task, name, meant)
         near = get_close_matches(name, inputs.parameters, n=1)
         guess = f" (did you mean {near[0]!r}?)" if near else ""
         there = (
@@ -265,6 +268,22 @@ def _check_sources(task: AnyWorkflowTask, inputs: Inputs) -> None:
             f"Make it an input, or write `{name} = other_task.output`"
             + ("; a value that never changes belongs into the function" if has_default else ""),
         )
+
+
+def _refuse_task_for_output(
+    task: AnyWorkflowTask, parameter: str, meant: DeclaredTask[..., Any]
+) -> NoReturn:
+    name = meant.short_name if isinstance(meant, WorkflowTask) else meant.name
+    raise InvalidWorkflow(
+        task.workflow,
+        task.short_name,
+        f"the default of its parameter {parameter!r} is the task {name!r} itself, not what that "
+        "task returns",
+        f"Write `{parameter} = {name}.output`"
+        if isinstance(meant, WorkflowTask)
+        else f"Declare {name!r} with `@{task.workflow}.task`, then write "
+        f"`{parameter} = {name}.output`",
+    )
 
 
 def _accepts_none(hint: object) -> bool:

@@ -17,6 +17,8 @@ from typing import (
 import msgspec
 
 from penstock.engine.declaring import RetryOption
+from penstock.engine.functions import InvalidTask
+from penstock.engine.habits import OF_TASKS
 from penstock.engine.outputs import Output
 from penstock.engine.signatures import TaskSignature
 from penstock.engine.tasks import DeclaredTask, Executor, Home, Task, TaskOptions
@@ -35,9 +37,9 @@ CallP = ParamSpec("CallP")
 T_co = TypeVar("T_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
-_OF_PLAIN_TASKS = frozenset(
-    {"enqueue", "aenqueue", "request", "request_named", "using", "get", "aget"}
-)
+_OF_PLAIN_TASKS = OF_TASKS.keys() | {
+    *("enqueue", "aenqueue", "request", "request_named", "using", "get", "aget")
+}
 
 
 _elements_of = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -129,6 +131,18 @@ class WorkflowTask(DeclaredTask[CallP, R_co], Generic[T_co, CallP, R_co]):
 
 
 AnyWorkflowTask = WorkflowTask[Any, ..., Any]
+
+
+def refuse_outputs(signature: TaskSignature, name: str) -> None:
+    """Raise InvalidTask if a plain task takes the result of a workflow's task."""
+    for parameter, default in signature.defaults.items():
+        if isinstance(default, Output | WorkflowTask):
+            raise InvalidTask(
+                name,
+                f"the default of {parameter!r} belongs to the workflow {default.workflow!r}, and "
+                "only its own tasks get what its tasks return",
+                f"Declare it with the `.task` of that workflow, or let {parameter!r} be passed",
+            )
 
 
 class ForEachDecorator(Protocol):

@@ -8,12 +8,13 @@ from types import MappingProxyType
 from typing import Any, Generic, ParamSpec, Protocol, Unpack, cast, overload
 from uuid import UUID
 
-from penstock.engine.client import Client
+from penstock.engine.client import NO_CONNECTION, Client
 from penstock.engine.compiling import Compiled, compiled
 from penstock.engine.conditions import Condition
 from penstock.engine.declaring import checked_options, name_of, refuse_unknown
 from penstock.engine.drawing import as_mermaid, as_text
 from penstock.engine.functions import InvalidTask
+from penstock.engine.habits import OF_WORKFLOWS, SaysWhatToCall
 from penstock.engine.inputs import Inputs
 from penstock.engine.misfits import ArgumentsDoNotFit
 from penstock.engine.outputs import Output
@@ -50,8 +51,11 @@ class WorkflowHome(Home, Protocol):
     def add(self, task: DeclaredTask[..., Any]) -> None: ...
 
 
-class Workflow(Generic[P]):
+class Workflow(SaysWhatToCall, Generic[P]):
     """Tasks that wait for each other: `@workflow.task` declares one, `start` runs them all."""
+
+    _calls = OF_WORKFLOWS
+    _kind = "Workflow"
 
     def __init__(
         self,
@@ -155,11 +159,12 @@ class Workflow(Generic[P]):
             return None
         given = options["for_each"]
         if not isinstance(given, Output):
+            near = given.short_name if isinstance(given, WorkflowTask) else "that_task"
             raise InvalidOption(
                 "for_each",
                 given,
                 because="it is no output of a task",
-                instead="Let a task return the list, and write for_each=that_task.output",
+                instead=f"Let a task return the list, and write for_each={near}.output",
             )
         if given.workflow != self.name:
             raise InvalidWorkflow(
@@ -265,7 +270,7 @@ class Workflow(Generic[P]):
     def using(
         self, *, connection: AsyncConnection, **options: Unpack[StartOptions]
     ) -> WorkflowOnAsyncConnection[P]: ...
-    def using(self, *, connection: object, **options: Any) -> Any:
+    def using(self, *, connection: object = NO_CONNECTION, **options: Any) -> Any:
         """Return the same workflow in a caller's transaction."""
         for option, given in options.items():
             if option not in StartOptions.__annotations__:
@@ -275,6 +280,13 @@ class Workflow(Generic[P]):
                     because="a start has no such option",
                     instead="There are connection and notify; queues and priorities are the tasks'",
                 )
+        if connection is NO_CONNECTION:
+            raise InvalidOption(
+                "connection",
+                None,
+                because="there is none, and `using` is for starting in a caller's transaction",
+                instead="Write .using(connection=…).start(…), or .start(…) alone",
+            )
         return WorkflowOnAnyConnection(self, cast("StartOptions", options), connection)
 
     # --- looking ----------------------------------------------------------------------
@@ -358,6 +370,11 @@ def _no_task_of_ours(workflow: str, one: object) -> tuple[str, str]:
         return (
             f"`after` names {one.name!r}, which is a plain task",
             f"Declare it in the workflow, with `@{workflow}.task`",
+        )
+    if isinstance(one, Output):
+        return (
+            f"`after` has {one!r} in it, which is what a task returns and not the task",
+            f"Write after=[{one.task}]; a parameter that takes its result needs no `after`",
         )
     return (
         f"`after` has {one!r} in it, which is no task",

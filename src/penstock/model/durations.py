@@ -28,6 +28,20 @@ _MICROSECOND = timedelta(microseconds=1)
 _MOST = MAX_DURATION // _MICROSECOND
 _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)([^\W\d_]*)")
 
+# How people write durations elsewhere. We refuse them, for one notation is enough to learn, and say
+# how the same length of time is written here.
+_WORDS = {
+    **dict.fromkeys(("week", "weeks"), "w"),
+    **dict.fromkeys(("day", "days"), "d"),
+    **dict.fromkeys(("hour", "hours", "hr", "hrs"), "h"),
+    **dict.fromkeys(("minute", "minutes", "min", "mins"), "m"),
+    **dict.fromkeys(("second", "seconds", "sec", "secs"), "s"),
+    **dict.fromkeys(("millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("microsecond", "microseconds"), "us"),
+    **{unit: unit for unit in _UNITS},
+}
+_PART_IN_WORDS = re.compile(r"\s*(?:,|and\b)?\s*([0-9]+(?:\.[0-9]+)?)\s*([^\W\d_]+)")
+
 # No duration needs more; Python refuses to read integers of more than 4300 digits.
 _LONGEST_TEXT = 100
 
@@ -116,12 +130,33 @@ def _read(text: str) -> Fraction:
             raise InvalidDuration(text, f"no number starts at {written[position:].strip()!r}")
         number, unit = part.groups()
         if not unit:
-            raise InvalidDuration(text, f"the number {number} has no unit, as in '{number}s'")
+            why = f"the number {number} has no unit, as in '{number}s'"
+            raise InvalidDuration(text, _written_here(written) or why)
         if unit not in _MICROSECONDS:
-            raise InvalidDuration(text, f"there is no unit {unit!r}")
+            raise InvalidDuration(text, _written_here(written) or f"there is no unit {unit!r}")
         if unit not in units_left:
             raise InvalidDuration(text, f"{unit!r} comes twice or after a smaller unit")
         microseconds += Fraction(number) * _MICROSECONDS[unit]
         units_left = units_left[units_left.index(unit) + 1 :]
         position = part.end()
     return microseconds
+
+
+def _written_here(written: str) -> str | None:
+    """Say how a duration in words, such as "5 minutes", is written here, if it is one."""
+    parts = []
+    position = 0
+    while position < len(written):
+        part = _PART_IN_WORDS.match(written, position)
+        # A single letter counts as it is written: an M may well be a month.
+        word = "" if part is None else part[2].lower() if part[2][1:] else part[2]
+        if part is None or word not in _WORDS:
+            return None
+        parts.append(part[1] + _WORDS[word])
+        position = part.end()
+    meant = "".join(parts)
+    try:
+        _read(meant)
+    except InvalidDuration:  # in another order, say
+        return None
+    return f"here it is written {meant!r}"

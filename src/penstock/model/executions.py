@@ -145,5 +145,5 @@ class Memory(NamedTuple):
 SignalAnswer = Literal["told", "already", "finished", "unknown"]
 CancelAnswer = Literal["cancelled", "requested", "finished", "unknown"]
 Whereabouts = Literal["settled", "open", "undone", "lost"]
-RerunAnswer = Literal["rerun", "live", "unknown"]
+RerunAnswer = Literal["rerun", "hastened", "live", "unknown"]
 DismissAnswer = Literal["dismissed", "kept", "part", "unknown"]

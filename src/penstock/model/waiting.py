@@ -42,6 +42,14 @@ class QueueDepth(NamedTuple):
     oldest_age: timedelta
 
 
+class ReadyTask(NamedTuple):
+    """How many executions of one task are ready in a queue."""
+
+    queue: str
+    task: str
+    ready: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """One execution with all that decides when it runs, in one unchanging view."""

@@ -48,7 +48,8 @@ class DatabaseUrl(Kind[str]):
     def _of_known_scheme(self, url: str) -> str:
         found = _SCHEME.match(url)
         if found is None:
-            raise Unfit(why=f"must be {self.expected}")
+            file = "; a file is named by sqlite:/// and then its path" if self.sqlite else ""
+            raise Unfit(why=f"must be {self.expected}{file}")
         rest = url[found.end() :]
         match found[1].lower():
             case "postgresql" | "postgres":  # two spellings that libpq takes; one for our code
@@ -61,7 +62,9 @@ class DatabaseUrl(Kind[str]):
                     )
                 return f"sqlite://{rest}"
             case scheme:
-                raise Unfit(why=f"must be {self.expected}, not {scheme}://")
+                # As SQLAlchemy writes it, say.
+                driver = "; leave the name of the driver out" if "+" in scheme else ""
+                raise Unfit(why=f"must be {self.expected}, not {scheme}://{driver}")
 
 
 def hide_password(url: str) -> str:

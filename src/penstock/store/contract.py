@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from penstock.model.events import Event
-from penstock.model.examinations import Examined
 from penstock.model.executions import (
     CancelAnswer,
     Claimed,
@@ -23,19 +21,15 @@ from penstock.model.executions import (
     Recovered,
     RerunAnswer,
     SignalAnswer,
-    Snapshot,
     StepDone,
     Swept,
     Whereabouts,
 )
-from penstock.model.gauges import Gauges
-from penstock.model.health import Finding
 from penstock.model.outcomes import Outcome
-from penstock.model.runs import NewRun, RunAnswer, RunSnapshot, RunState
-from penstock.model.states import State
-from penstock.model.waiting import QueueDepth, Waiting
+from penstock.model.runs import NewRun, RunAnswer
 from penstock.model.wakeups import Chores, WakeUp
 from penstock.model.workers import Beat, Peer, Pulse, WorkerInfo
+from penstock.store.contract_reads import StoreReads
 
 
 class WorkDistributor(Protocol):
@@ -48,7 +42,7 @@ class WorkDistributor(Protocol):
     def close(self) -> None: ...
 
 
-class Store(Protocol):
+class Store(StoreReads, Protocol):
     """Every method may raise StoreUnavailable: the answer was lost, and repeating is safe."""
 
     # --- the tables -------------------------------------------------------------------
@@ -216,37 +210,6 @@ class Store(Protocol):
         """
         ...
 
-    def runs(self, ids: Sequence[str]) -> list[RunSnapshot]:
-        """The runs that exist among these, in the order asked."""
-        ...
-
-    def find_runs(
-        self,
-        *,
-        workflow: str | None = None,
-        state: RunState | None = None,
-        before: str | None = None,
-        limit: int = 100,
-    ) -> list[RunSnapshot]:
-        """Runs that match all that is given, newest first, from `before` on."""
-        ...
-
-    def run_counts(self) -> dict[RunState, int]:
-        """How many runs are in each state, zeros too."""
-        ...
-
-    def tasks_of(self, run_id: str) -> list[Snapshot]:
-        """The tasks of a run, in the order of its graph, without the elements of lists."""
-        ...
-
-    def elements_of(self, run_id: str, place: int, *, limit: int = 100) -> list[Snapshot]:
-        """The first elements of the task at this place, which runs for each of a list."""
-        ...
-
-    def count_elements(self, run_id: str) -> dict[int, dict[State, int]]:
-        """How many elements are in each state, by the place of their task."""
-        ...
-
     # --- what tasks remember and wait for -------------------------------------------------
 
     def store_steps(self, steps: Sequence[StepDone]) -> list[Lease]:
@@ -409,6 +372,14 @@ class Store(Protocol):
         """
         ...
 
+    def hasten(self, ids: Sequence[str]) -> list[bool]:
+        """Make scheduled executions ready now, as if their time had come; say which were.
+
+        A retry is the same attempt as it would have been later. What waits for something else
+        than its time, for a signal or a run, stays as it is.
+        """
+        ...
+
     def dismiss(self, ids: Sequence[str]) -> list[DismissAnswer]:
         """Remove failed executions and failed runs, each whole and with its history.
 
@@ -458,79 +429,5 @@ class Store(Protocol):
         removed; that of a run with those of its tasks. Those of failed and live executions, and
         runs, stay. Looks at about `limit` events in
         one transaction, in the order of their roots, and says where to go on.
-        """
-        ...
-
-    # --- reads ------------------------------------------------------------------------
-
-    def get(self, ids: Sequence[str]) -> list[Snapshot]:
-        """The executions that exist among these, in the order asked."""
-        ...
-
-    def find(
-        self,
-        *,
-        task: str | None = None,
-        queue: str | None = None,
-        state: State | None = None,
-        key: str | None = None,
-        before: str | None = None,
-        limit: int = 100,
-    ) -> list[Snapshot]:
-        """Executions that match all that is given, newest first, from `before` on."""
-        ...
-
-    def history(self, execution_id: str) -> list[Event]:
-        """All that happened to one execution, or to a run and all of its tasks, in order."""
-        ...
-
-    def counts(self) -> dict[State, int]:
-        """How many executions are in each state, zeros too."""
-        ...
-
-    def count(
-        self, *, task: str | None = None, queue: str | None = None, state: State | None = None
-    ) -> int:
-        """How many executions `find` would find, without a limit."""
-        ...
-
-    def depths(self) -> list[QueueDepth]:
-        """Every queue that has ready executions, by name."""
-        ...
-
-    def gauges(self, *, lease: timedelta = timedelta(seconds=15)) -> Gauges:
-        """What monitoring watches; each number was true at about the same moment.
-
-        What it costs follows live and failed work, never what has ended: it may be asked for
-        every few seconds, however much is kept. A worker that has been silent for two leases
-        counts as silent.
-        """
-        ...
-
-    def examine(
-        self, after: str | None = None, *, until: str | None = None, limit: int = 1000
-    ) -> Examined:
-        """Read a stretch of the executions for `verify`, in the order of their ids.
-
-        All of it was true at one moment: rows, outbox and histories. It begins behind `after`
-        and goes on for about `limit` executions, or exactly until the id given. A run is in one
-        stretch with all of its tasks. Whatever a history's length, only what it adds up to is
-        kept in memory.
-        """
-        ...
-
-    def explain_waiting(self, execution_id: str) -> Waiting | None:
-        """What decides when a task runs, from what the claim looks at; None if it is unknown.
-
-        All of it was true at one moment. Of a task of a run that includes the run, and those
-        that it still waits for.
-        """
-        ...
-
-    def inspect(self, *, lease: timedelta = timedelta(seconds=15)) -> list[Finding]:
-        """Look at the tables, the server or the file, the workers and what is ready.
-
-        Changes nothing, and needs no tables: that there are none is a finding. A worker that
-        has been silent for two leases does not count as alive here.
         """
         ...

@@ -22,6 +22,7 @@ ABANDONED = msgspec.json.encode(
     }
 ).decode()
 
+ASKED = "somebody asked for it"  # why a scheduled execution is ready before its time
 OUT_OF_TIME = msgspec.json.encode(
     {"type": "WorkflowTimeout", "message": "The run had not ended within its timeout."}
 ).decode()

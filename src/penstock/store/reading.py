@@ -11,6 +11,7 @@ from penstock.model.executions import Snapshot
 from penstock.model.ids import element_id, last_id_of, last_place_of, place_of, run_of
 from penstock.model.runs import RunSnapshot, RunState
 from penstock.model.states import State
+from penstock.model.waiting import ReadyTask
 from penstock.model.workers import Peer
 from penstock.store.decoding import (
     HIGHEST_ID,
@@ -20,6 +21,8 @@ from penstock.store.decoding import (
     decode_snapshot,
 )
 from penstock.store.scripts import Row
+
+NEWEST = 10_000  # executions; enough to have seen what runs every day
 
 
 class Reads(ABC):
@@ -84,6 +87,13 @@ class Reads(ABC):
     def counts(self) -> dict[State, int]:
         counted: dict[str, int] = dict(self._count_states())
         return {state: counted.get(state.value, 0) for state in State}
+
+    def ready_tasks(self) -> list[ReadyTask]:
+        return [ReadyTask(*row) for row in self._rows("look at what is ready", "ready_tasks")]
+
+    def task_names(self) -> list[str]:
+        rows = self._rows("look for names of tasks", "task_names", before=HIGHEST_ID, limit=NEWEST)
+        return [row[0] for row in rows]
 
     def history(self, execution_id: str) -> list[Event]:
         rows = self._rows("read a history", "history", id=execution_id, run_id=run_of(execution_id))

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from penstock.app import App
 from penstock.engine.executions import Execution
 from penstock.errors import PenstockError
-from penstock.model.durations import Duration, parse_duration
+from penstock.model.durations import Duration, format_duration, parse_duration
 from penstock.testing.clock import ManualClock
 from penstock.testing.manual_worker import ManualWorker
 from penstock.testing.questions import AnyTask, Question, name_of
@@ -86,6 +86,8 @@ class ManualApp:
             )
             client.when_written_on = self._uncommitted.note
             stack.callback(setattr, client, "when_written_on", None)
+            client.when_late = self._what_to_do
+            stack.callback(setattr, client, "when_late", None)
             # Opened here, where an error in the URL is easiest to understand; and with its tables,
             # which could not be made any more while a transaction of the test's is open.
             self.app.store.migrate()
@@ -104,6 +106,18 @@ class ManualApp:
             for one in worker.leaving():
                 one.abandon()
             worker.close()
+
+    def _what_to_do(self, due: datetime | None) -> str:
+        if due is not None and due > self.clock.now():
+            wait = format_duration(due - self.clock.now())
+            return (
+                f"In a test it is due when you say so: `manual.advance({wait!r})`, then "
+                "`manual.run_until_idle()`."
+            )
+        return (
+            "In a test nothing runs by itself: `manual.run_until_idle()` runs what is due, and "
+            "`manual.advance(…)` makes due what is scheduled."
+        )
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)

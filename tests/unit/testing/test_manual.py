@@ -136,6 +136,30 @@ def test_run_for_lets_everything_happen_at_its_own_time(app: App, manual: Manual
     assert manual.clock.now() == begin + timedelta(hours=1)
 
 
+def test_who_waits_for_what_has_not_run_is_told_what_the_test_has_to_do(
+    app: App, manual: ManualApp
+) -> None:
+    @app.task
+    def send() -> str:
+        return "sent"
+
+    flow = app.workflow("flow")
+    flow.task(send.function)
+
+    execution = send.using(run_after="90s").enqueue()
+    run = flow.start()
+    with pytest.raises(TimeoutError, match=r"is scheduled.*manual\.advance\('1m30s'\).*run_until_"):
+        execution.result(timeout=0)
+    with pytest.raises(TimeoutError, match=r"is running.*manual\.run_until_idle\(\)"):
+        run.result(timeout=0)
+
+    manual.advance("1m30s")
+    with pytest.raises(TimeoutError, match=r"nothing runs by itself.*manual\.run_until_idle\(\)"):
+        execution.result(timeout=0)
+    manual.run_until_idle()
+    assert (execution.result(timeout=0), run.result(timeout=0)) == ("sent", {"send": "sent"})
+
+
 def test_an_error_is_stored_as_in_production_and_comes_out_on_request(
     app: App, manual: ManualApp
 ) -> None:

@@ -57,6 +57,18 @@ FROM penstock.task_executions
 WHERE worker_id IS NOT NULL
 GROUP BY worker_id, task;
 
+-- name: ready_tasks
+SELECT queue, task, count(*) FROM penstock.task_outbox GROUP BY queue, task ORDER BY queue, task;
+
+-- name: task_names
+-- Of the newest only: a table of millions has no index by task, and a name that somebody types is
+-- one that is in use.
+SELECT DISTINCT newest.task
+FROM (
+    SELECT task FROM penstock.task_executions WHERE id < :before::uuid ORDER BY id DESC LIMIT :limit
+) AS newest
+ORDER BY newest.task;
+
 -- name: depths
 -- A place in the outbox is given when a task is marked ready, and kept: so the lowest place has
 -- waited longest since its mark.

@@ -43,6 +43,37 @@ SELECT (SELECT count(*) FROM moved) AS promoted,
        woken.queues
 FROM woken;
 
+-- name: hasten
+-- As above, by id; and never what waits for a signal or for a run: time is not what keeps that.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::timestamptz, clock_timestamp()) AS now
+), asked AS MATERIALIZED (
+    SELECT task.id FROM penstock.task_executions AS task
+    WHERE task.id = ANY (:ids::uuid[]) AND task.state = 'scheduled' AND task.awaits IS NULL
+    ORDER BY task.id
+    FOR NO KEY UPDATE
+), moved AS (
+    UPDATE penstock.task_executions AS task
+    SET state = 'ready'
+    FROM moment
+    WHERE task.id = ANY (ARRAY(SELECT id FROM asked)) AND task.state = 'scheduled'
+    RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.suspect, task.run_at, moment.now
+), ready AS (
+    INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, suspect, task)
+    SELECT id, queue, priority, suspect, task FROM moved ORDER BY run_at, id
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, at)
+    SELECT root_id, id, 'task.marked_ready', :data, now FROM moved ORDER BY run_at, id
+), word AS (
+    INSERT INTO penstock.run_propagations (run_id)
+    SELECT DISTINCT run.id FROM moved JOIN penstock.workflow_executions AS run ON run.id = moved.root_id
+    WHERE run.id = ANY (ARRAY(SELECT root_id FROM moved WHERE root_id <> id)) AND run.state = 'paused'
+), woken AS (
+    SELECT count(pg_notify(penstock.wake_channel(queue), 'ready')) AS queues
+    FROM (SELECT DISTINCT queue FROM moved WHERE :notify) AS touched
+)
+SELECT moved.id::text, woken.queues FROM moved CROSS JOIN woken;
+
 -- name: observer
 SELECT id FROM penstock.workers WHERE id = :observer FOR KEY SHARE;
 

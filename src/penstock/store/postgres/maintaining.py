@@ -1,11 +1,12 @@
 """What workers do for each other on PostgreSQL: promote, propagate, recover."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from penstock.model.executions import Promoted, Recovered
 from penstock.model.states import FINAL, State
 from penstock.model.workers import Beat
-from penstock.store.decoding import ABANDONED, reason_in
+from penstock.store.batches import event_data
+from penstock.store.decoding import ABANDONED, ASKED, reason_in
 from penstock.store.postgres import running
 from penstock.store.postgres.running import Cancellation
 from penstock.store.postgres.serials import advance
@@ -20,6 +21,13 @@ def promote(session: Session, *, limit: int) -> tuple[Promoted, bool]:
         "promote", limit=limit, now=session.now, notify=session.notify
     )
     return Promoted(count, next_due), overdue
+
+
+def hasten(session: Session, ids: Sequence[str]) -> set[str]:
+    """Return those that were scheduled, and are ready now."""
+    data = event_data(reason=ASKED)
+    rows = session.rows("hasten", ids=ids, data=data, now=session.now, notify=session.notify)
+    return {row[0] for row in rows}
 
 
 def overdue_runs(session: Session, *, limit: int) -> list[str]:

@@ -434,6 +434,13 @@ class PostgresStore(Steered, Remembers, OnCallers):
             states = self._run("rerun", lambda session: people.rerun(session, wanted))
         return {id_: rerun_answer(states.get(id_)) for id_ in ids}
 
+    def hasten(self, ids: Sequence[str]) -> list[bool]:
+        wanted = sorted(set(ids))
+        hastened = self._run(
+            "run what is scheduled", lambda session: maintaining.hasten(session, wanted)
+        )
+        return [id_ in hastened for id_ in ids]
+
     def pause(self, queue: str) -> bool:
         return bool(self._rows("pause a queue", "pause", queue=queue, now=self._now()))
 

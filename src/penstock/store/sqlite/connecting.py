@@ -4,9 +4,17 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
-from penstock.errors import PenstockError, StoreBusy, StoreError, StoreRefused, StoreUnavailable
+from penstock.errors import (
+    FileMisplaced,
+    PenstockError,
+    StoreBusy,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+)
 
 T = TypeVar("T")
 
@@ -99,13 +107,30 @@ def meaning(error: BaseException, *, doing: str, path: str, waited: float) -> Ba
         case Exception() if _code(error) in _BUSY:
             meant = StoreBusy(doing, waited=waited, because=error)
         case Exception() if _code(error) in _NO_ANSWER:
-            meant = StoreUnavailable(f"{doing} in {path}", because=error)
+            meant = _misplaced(path, error) or StoreUnavailable(f"{doing} in {path}", because=error)
         case Exception():
             return error
         case _:
             meant = StoreUnavailable(doing, because=error)
     meant.__cause__ = error
     return meant
+
+
+def _misplaced(path: str, error: BaseException) -> StoreError | None:
+    if _code(error) != sqlite3.SQLITE_CANTOPEN:
+        return None
+    directory = Path(path).absolute().parent
+    if Path(path).is_dir():
+        why, instead = "that is a directory", "Name a file in it"
+    elif not directory.exists():
+        why = f"the directory {directory} does not exist"
+        instead = (
+            "Make the directory, or correct the URL: three slashes before a path from the "
+            "current directory, four before an absolute one"
+        )
+    else:
+        return None
+    return FileMisplaced(path, why=why, instead=instead, because=error)
 
 
 def _code(error: BaseException) -> int | None:

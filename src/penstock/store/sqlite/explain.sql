@@ -66,6 +66,18 @@ FROM task_executions INDEXED BY task_executions_worker
 WHERE worker_id >= ''
 GROUP BY worker_id, task;
 
+-- name: ready_tasks
+SELECT queue, task, count(*) FROM task_outbox GROUP BY queue, task ORDER BY queue, task;
+
+-- name: task_names
+-- Of the newest only: a table of millions has no index by task, and a name that somebody types is
+-- one that is in use.
+SELECT DISTINCT newest.task
+FROM (
+    SELECT task FROM task_executions WHERE id < :before ORDER BY id DESC LIMIT :limit
+) AS newest
+ORDER BY newest.task;
+
 -- name: depths
 -- One step of the index per queue, then a range of it each. A place in the outbox is given when
 -- a task is marked ready, and kept: so the lowest place has waited longest since its mark.

@@ -13,6 +13,13 @@ WHERE state = 'scheduled' AND id IN (
 )
 RETURNING id, root_id, task, queue, priority, suspect, run_at;
 
+-- name: hasten
+-- By id, and never what waits for a signal or for a run: time is not what keeps that.
+UPDATE task_executions
+SET state = 'ready'
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'scheduled' AND awaits IS NULL
+RETURNING id, root_id, task, queue, priority, suspect, run_at;
+
 -- name: declare_dead
 -- The beat is the fence: a worker that has beaten since it was last seen is alive.
 DELETE FROM workers

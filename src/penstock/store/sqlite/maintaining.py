@@ -1,6 +1,6 @@
 """What workers do for each other on SQLite: promote, recover."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from penstock.model.events import EventType
@@ -9,8 +9,8 @@ from penstock.model.states import FINAL, State
 from penstock.model.wakeups import Chores
 from penstock.model.workers import Beat
 from penstock.store.batches import encode_strings, event_data
-from penstock.store.decoding import ABANDONED, OUT_OF_TIME
-from penstock.store.scripts import run
+from penstock.store.decoding import ABANDONED, ASKED, OUT_OF_TIME
+from penstock.store.scripts import Row, run
 from penstock.store.sqlite.creating import advance, follow
 from penstock.store.sqlite.running import cancel as cancel_run
 from penstock.store.sqlite.running import go_on
@@ -29,6 +29,21 @@ def nothing_is_due(transaction: Transaction) -> Promoted | None:
 
 def promote(transaction: Transaction, *, limit: int) -> Promoted:
     rows = transaction.rows("promote", now=transaction.now, limit=limit)
+    _mark_ready(transaction, rows)
+    for (run_id,) in transaction.rows("overdue_runs", now=transaction.now, limit=limit):
+        cancel_run(transaction, run_id, reason="the run is out of time", error=OUT_OF_TIME)
+    later = _earliest(transaction, after=transaction.now)
+    return Promoted(len(rows), _until(transaction, later))
+
+
+def hasten(transaction: Transaction, ids: Sequence[str]) -> set[str]:
+    """Return those that were scheduled, and are ready now."""
+    rows = transaction.rows("hasten", ids=encode_strings(sorted(set(ids))))
+    _mark_ready(transaction, rows, data=event_data(reason=ASKED))
+    return {row[0] for row in rows}
+
+
+def _mark_ready(transaction: Transaction, rows: list[Row], *, data: str | None = None) -> None:
     rows.sort(key=lambda row: (row[6], row[0]))
     transaction.fill_outbox(
         [
@@ -38,16 +53,12 @@ def promote(transaction: Transaction, *, limit: int) -> Promoted:
     )
     transaction.tell(
         [
-            EventRow(row[1], row[0], EventType.MARKED_READY, None, None, transaction.now)
+            EventRow(row[1], row[0], EventType.MARKED_READY, data, None, transaction.now)
             for row in rows
         ]
     )
     around = {row[1] for row in rows if row[1] != row[0]}
     run(go_on(transaction.statements, around, now=transaction.now), transaction.execute)
-    for (run_id,) in transaction.rows("overdue_runs", now=transaction.now, limit=limit):
-        cancel_run(transaction, run_id, reason="the run is out of time", error=OUT_OF_TIME)
-    later = _earliest(transaction, after=transaction.now)
-    return Promoted(len(rows), _until(transaction, later))
 
 
 def _earliest(transaction: Transaction, *, after: int) -> int | None:

@@ -422,6 +422,13 @@ class SqliteStore(Steered, Remembers, OnCallers):
         states = self._write("rerun", lambda transaction: people.rerun(transaction, ids))
         return {id_: rerun_answer(states.get(id_)) for id_ in ids}
 
+    def hasten(self, ids: Sequence[str]) -> list[bool]:
+        hastened = self._write(
+            "run what is scheduled", lambda transaction: maintaining.hasten(transaction, ids)
+        )
+        self._file.tell_of_work()
+        return [id_ in hastened for id_ in ids]
+
     def pause(self, queue: str) -> bool:
         encode_strings([queue])  # refuses what PostgreSQL would refuse
         return self._write(

@@ -1,0 +1,65 @@
+"""Names of tasks that nobody knows here: what a person is told about them."""
+
+import logging
+from collections import Counter
+from collections.abc import Collection
+from difflib import get_close_matches
+
+from penstock.app import App
+from penstock.errors import StoreUnavailable
+from penstock.store.contract import Store
+
+log = logging.getLogger("penstock.worker")
+
+MOST_NAMES = 5
+
+
+def told_of_unknown(store: Store, task: str) -> str | None:
+    """Say that there is no such task and which one was meant, or None where there is one."""
+    known = set(store.task_names()).union(*(peer.info.tasks for peer in store.workers()))
+    if task in known or store.find(task=task, limit=1):
+        return None
+    near = get_close_matches(task, known, n=3)
+    if near:
+        return f"No task {task!r} is known here. Did you mean {' or '.join(map(repr, near))}?"
+    some = _listed(sorted(known))
+    there = f"There are {some}." if known else "Nothing has been enqueued here yet."
+    return f"No task {task!r} is known here. {there}"
+
+
+def warn_of_strangers(app: App, *, queues: Collection[str]) -> None:
+    """Say which ready tasks an idle worker leaves because neither it nor another knows them.
+
+    `queues` are those that it served; none stands for all of them.
+    """
+    try:
+        ready = app.store.ready_tasks()
+        known = {name for task in app.tasks.values() for name in (task.name, *task.options.aliases)}
+        known = known.union(*(peer.info.tasks for peer in app.store.workers()))
+    except StoreUnavailable as error:
+        log.warning("what is left could not be looked at: %s", error)
+        return
+    left: Counter[str] = Counter()
+    for queue, task, count in ready:
+        if task not in known and (not queues or queue in queues):
+            left[task] += count
+    if not left:
+        return
+    near = {name: get_close_matches(name, known, n=1) for name in left}
+    told = [
+        f"{name!r} ({count}{f', did you mean {near[name][0]!r}?' if near[name] else ''})"
+        for name, count in left.most_common()
+    ]
+    log.warning(
+        "%d ready %s left, of %s that nobody here knows: %s. Run a worker with the App that has "
+        "them, name their module with --import, or `penstock cancel` what should not run",
+        left.total(),
+        "task is" if left.total() == 1 else "tasks are",
+        "a name" if len(left) == 1 else f"{len(left)} names",
+        _listed(told),
+    )
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,107 @@
+"""`make test` feels like one run: what each step is asked for, and what comes of both."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+import tests.__main__ as runner
+from tests.support.postgres import OWN_SERVER
+
+Asked = list[list[str]]
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[Sequence[str], Sequence[int]], tuple[int, Asked]]:
+    """Run with these arguments where the steps would end like this; also what they were asked."""
+    monkeypatch.delenv(OWN_SERVER, raising=False)
+    monkeypatch.setattr(runner, "_cores", lambda: 2)
+
+    def run(arguments: Sequence[str], statuses: Sequence[int]) -> tuple[int, Asked]:
+        left, asked = list(statuses), []
+
+        def pytest_(arguments: Sequence[str], *, told_in: Path | None = None) -> int:
+            asked.append(list(arguments))
+            if told_in is not None:
+                told = {"counted": "3 passed, 1 skipped", "lines": ["SKIPPED [1] a.py: no cat"]}
+                told_in.write_text(json.dumps(told))
+            return left.pop(0)
+
+        monkeypatch.setattr(runner, "_pytest", pytest_)
+        return runner.main(arguments), asked
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "statuses", "expected"),
+    [
+        ([], [0, 0], 0),
+        ([], [0, 1], 1),
+        ([], [1, 0], 1),  # the second step runs all the same
+        (["-x"], [1], 1),
+        (["-qx"], [1], 1),
+        (["--maxfail=3"], [1], 1),
+        (["-x"], [0, 1], 1),
+        (["-k", "claim"], [5, 0], 0),  # all of what was asked for is in the other step
+        (["-k", "claim"], [0, 5], 0),
+        (["-k", "claim"], [5, 1], 1),
+        (["-k", "claim"], [1, 5], 1),
+        (["-k", "nothing"], [5, 5], 5),
+        ([], [2], 2),  # interrupted
+        (["--no-such-option"], [4], 4),
+    ],
+)
+def test_the_exit_status_is_that_of_all_that_was_to_run(
+    run: Callable[..., tuple[int, Asked]],
+    arguments: list[str],
+    statuses: list[int],
+    expected: int,
+) -> None:
+    status, asked = run(arguments, statuses)
+    assert status == expected
+    assert len(asked) == len(statuses)
+
+
+def test_both_steps_get_the_arguments_and_every_test_is_in_one_of_them(
+    run: Callable[..., tuple[int, Asked]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, (together, alone) = run(["-k", "claim"], [0, 0])
+    assert together[:2] == alone[:2] == ["-k", "claim"]
+    assert together[2:6] == ["-n", "2", "--dist", "loadfile"]
+    assert alone[2:] == [f"--ignore={path}" for path in together[6:]]
+    assert all((runner.ROOT / path).exists() for path in together[6:])
+    told = capsys.readouterr().out
+    assert "Step 1 of 2 had: 3 passed, 1 skipped.\nSKIPPED [1] a.py: no cat\n" in told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--lf"],
+        ["--pdb"],
+        ["-s"],
+        ["-vs"],
+        ["-n4"],
+        ["--co", "-q"],
+        ["tests/unit/test_ids.py::one"],
+    ],
+    ids=" ".join,
+)
+def test_what_only_one_run_can_answer_is_one_run(
+    run: Callable[..., tuple[int, Asked]], arguments: list[str]
+) -> None:
+    assert run(arguments, [0]) == (0, [arguments])
+
+
+def test_one_core_or_a_server_that_others_use_is_not_crowded(
+    run: Callable[..., tuple[int, Asked]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "_cores", lambda: 1)
+        assert run(["-q"], [0]) == (0, [["-q"]])
+    monkeypatch.setenv(OWN_SERVER, "postgresql://localhost/ours")
+    assert run(["-q"], [0]) == (0, [["-q"]])
