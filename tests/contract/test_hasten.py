@@ -1,7 +1,8 @@
 """What is scheduled can be had now: a retry that somebody does not want to wait for."""
 
-from dataclasses import replace
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from penstock.model.events import EventType
 from penstock.model.ids import new_id
