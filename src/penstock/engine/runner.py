@@ -281,11 +281,12 @@ class Runner:
             if attempt.ended:
                 return  # its time was up before it came to an end by itself
             attempt.ended = True
-        took = time.monotonic() - attempt.begun_at
-        self._stock_limit = min(MOST_IN_STOCK, self._stock_limit + 1)
-        self._usual_duration += _SMOOTHING * (max(took, 1e-5) - self._usual_duration)
-        if self._hooks:
-            self._tell_end(attempt, outcome, took)
+        if attempt.begun_at:  # or it waited behind what blocks the loop until the worker ended
+            took = time.monotonic() - attempt.begun_at
+            self._stock_limit = min(MOST_IN_STOCK, self._stock_limit + 1)
+            self._usual_duration += _SMOOTHING * (max(took, 1e-5) - self._usual_duration)
+            if self._hooks:
+                self._tell_end(attempt, outcome, took)
         if attempt.in_doubt:
             self._settler.put_in_doubt(attempt.claimed.lease, partial(_if_undone, attempt, outcome))
         else:
