@@ -118,7 +118,8 @@ class Runner:
     def takes_suspects(self) -> bool:
         """Whether a suspect could begin at once, beside what runs here."""
         last_chance = any(attempt.on_last_chance for attempt in tuple(self._suspects.values()))
-        return self.slots.free > 0 and not last_chance
+        # What is in stock gets the slots that are free, in the loop's next turn at the latest.
+        return self.slots.free > len(self._stock) and not last_chance
 
     # --- beginning --------------------------------------------------------------------
 
