@@ -70,6 +70,17 @@ def test_keys_of_different_tasks_do_not_meet(store: Store) -> None:
     assert answer.created
 
 
+def test_keys_of_different_tasks_do_not_meet_in_one_batch_either(store: Store) -> None:
+    asked = [(OTHER_TASK, "a"), ("send_email", "a"), (OTHER_TASK, "b"), ("send_email", "c")]
+    first = [new(task, key=key) for task, key in asked]
+    assert all(answer.created for answer in store.create(first))
+
+    again = store.create([new("send_email", key="d"), *(new(task, key=key) for task, key in asked)])
+
+    assert [answer.id for answer in again[1:]] == [one.id for one in first]
+    assert [answer.created for answer in again] == [True, False, False, False, False]
+
+
 def test_of_two_with_one_key_in_a_batch_the_first_is_written(store: Store) -> None:
     first, second = new(key="order-1"), new(key="order-1")
     # The smaller id comes second, so the order of the call is what decides.

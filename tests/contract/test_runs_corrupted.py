@@ -29,7 +29,7 @@ from tests.contract.planting import (
     skip_by_hand,
     tell,
 )
-from tests.contract.support import enqueue, worker
+from tests.contract.support import enqueue, finish, run_one, worker
 
 
 @pytest.fixture
@@ -244,6 +244,23 @@ def test_events_in_the_wrong_history_are_found(store: Store, planted: Database) 
     tell(planted, run_id, "task.marked_ready", task_id)
     tell(planted, task_id, "workflow.paused")
     assert found(store) == [(Wrong.FOREIGN_EVENT, run_id), (Wrong.FOREIGN_EVENT, task_id)]
+
+
+def test_a_child_that_lives_after_its_parent_was_cancelled_is_found(
+    store: Store, planted: Database
+) -> None:
+    parent = run_one(store)
+    store.cancel([parent.lease.execution_id])
+    store.settle([finish(parent, "cancelled")])
+    child = start(store, chain(2))
+    assert found(store) == []
+    planted.query(
+        "UPDATE workflow_executions SET parent_id = :parent",
+        {"parent": parent.lease.execution_id},
+    )
+    assert found(store) == [(Wrong.CHILD_LEFT, child)]
+    store.cancel_run(child)  # as the finding says
+    assert found(store) == []
 
 
 # --- elements of a list -------------------------------------------------------------------

@@ -178,7 +178,7 @@ def test_a_child_is_cancelled_although_whoever_cancelled_its_parent_was_killed(
     app: App, place: Place, workers: Workers
 ) -> None:
     parent = flow_tasks.patient.enqueue()
-    workers.launch(flow_tasks.TARGET, {**QUICK, "poll": 1, "queues": ["default"]})
+    workers.launch(flow_tasks.TARGET, {**QUICK, "queues": ["default"]})
     wait_until(lambda: parent.refresh().state == "waiting")
     (child,) = app.store.find_runs(workflow="held")
 

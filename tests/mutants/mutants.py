@@ -313,11 +313,39 @@ MUTANTS = (
         "take_run_propagations",
     ),
     Mutant(
-        "postgres: whoever cancels a task leaves no word for the runs that it waits for",
+        "postgres: whoever cancels a task leaves no word for the runs that it has started",
         f"{PG}people.py",
-        "if children := awaited_runs(row[5] for row in tasks if row[0] in gone):",
-        "if children := awaited_runs(row[5] for row in tasks[:0]):",
+        "leave_orphans(session, gone)",
+        "leave_orphans(session, [])",
         (f"{ORPHANS}::test_children_are_cancelled_although_whoever_cancelled_their_parent_died",),
+    ),
+    Mutant(
+        "postgres: a settled cancellation leaves no word for the runs that the task has started",
+        f"{PG}settling.py",
+        "leave_orphans(session, cancelled)",
+        "leave_orphans(session, [])",
+        (f"{ORPHANS}::test_whoever_is_asked_to_stop_leaves_no_child_however_it_ends",),
+    ),
+    Mutant(
+        "sqlite: a settled cancellation leaves the runs alone that the task has started",
+        f"{SQLITE}settling.py",
+        "row[5] == State.CANCELLED",
+        "row[5] == State.SKIPPED",
+        (f"{ORPHANS}::test_whoever_is_asked_to_stop_leaves_no_child_however_it_ends",),
+    ),
+    Mutant(
+        "postgres: a recovered cancellation leaves no word for the runs that the task has started",
+        f"{PG}maintaining.py",
+        "row[1] == State.CANCELLED",
+        "row[1] == State.SKIPPED",
+        (f"{ORPHANS}::test_whoever_dies_after_it_was_asked_to_stop_leaves_no_child",),
+    ),
+    Mutant(
+        "sqlite: a recovered cancellation leaves the runs alone that the task has started",
+        f"{SQLITE}maintaining.py",
+        "row[6] == State.CANCELLED",
+        "row[6] == State.SKIPPED",
+        (f"{ORPHANS}::test_whoever_dies_after_it_was_asked_to_stop_leaves_no_child",),
     ),
     # --- steps and waits ----------------------------------------------------------------
     Mutant(

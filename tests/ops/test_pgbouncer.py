@@ -14,6 +14,7 @@ from psycopg import sql
 
 from penstock import App
 from penstock.model.health import Level
+from penstock.model.verifying import findings_in
 from penstock.store.postgres.connecting import SESSION
 from tests.e2e.command_line import wait_until
 from tests.ops.pooling import pooled
@@ -23,6 +24,7 @@ ROLE_SETTINGS = re.findall(r"^ *ALTER ROLE tasks SET (.+);$", PAGE.read_text("ut
 
 
 THREADS, EACH, RUNS = 8, 50, 3
+MANY = 5_000
 
 
 @pytest.fixture
@@ -108,6 +110,26 @@ def test_work_is_done_and_heard_of_in_transaction_mode_with_a_listener_past_the_
         with app.worker(slots=1, poll=600):
             execution = app.enqueue("add", {"a": 1, "b": 1})
             assert execution.result(timeout=30) == 2
+
+
+def test_thousands_are_enqueued_at_once_in_transaction_mode(direct: str, tmp_path: Path) -> None:
+    """Many statements without waiting for answers, and every transaction in whichever session."""
+    with (
+        pooled(direct, tmp_path, mode="transaction", ignored="options", size=2) as behind,
+        closing(App(behind, migrate=True)) as app,
+    ):
+        add = app.task(name="add")(_add)
+        requests = [add.request(number, 1) for number in range(MANY)]
+
+        def enqueue() -> int:
+            return sum(one.created for one in app.enqueue_many(requests))
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            # All of them at once, as after lost replies: there is still one of each.
+            tries = [pool.submit(enqueue) for _ in range(3)]
+            assert [one.result() for one in tries] == [MANY] * 3
+        assert app.counts()["ready"] == MANY
+        assert list(findings_in(app.store.examine(limit=2 * MANY))) == []
 
 
 def test_a_worker_that_cannot_hear_in_transaction_mode_polls_and_says_so(

@@ -14,6 +14,7 @@ from penstock.engine.hooks import AttemptBegan, AttemptEnded, Hooks, HookSet
 from penstock.engine.vitals import Living
 from penstock.model.executions import NewExecution
 from penstock.model.outcomes import Completed, Failed, RetryScheduled
+from tests.support.deferring import World
 
 
 class Heard(Hooks):
@@ -131,6 +132,19 @@ def test_time_without_a_slot_is_no_work(app: App) -> None:
 
     (attempt,) = heard.settled
     assert attempt.took < 0.45
+
+
+def test_what_was_given_back_before_it_began_is_no_attempt_to_tell_of(app: App) -> None:
+    """It was to run on a loop that another task blocked until the worker ended."""
+    world, heard = World(app, []), Heard()
+    world.runner._hooks = HookSet([heard])
+    attempt = world.claim(app.tasks["fail"])
+    world.runner.release_rest()
+    world.runner._loop.close()
+    assert (heard.began, heard.ended) == ([], [])
+    assert not world.runner.running
+    assert world.history() == ["created", "marked_ready", "claimed", "released"]
+    assert app.get(attempt.id).attempt == 0
 
 
 def test_a_key_that_was_taken_creates_nothing_to_tell_of(app: App) -> None:

@@ -342,7 +342,7 @@ def test_a_removed_execution_still_has_to_have_had_a_possible_history() -> None:
 def test_everything_that_can_be_wrong_has_a_remedy_and_is_planted_here_or_in_the_tables() -> None:
     assert set(REMEDIES) == set(Wrong)
     of_runs = {Wrong.STUCK_IN_RUN, Wrong.BEFORE_ITS_TURN, Wrong.AGAINST_ITS_RULE}
-    of_runs |= {code for code in Wrong if code.startswith(("run-", "element-"))}
+    of_runs |= {code for code in Wrong if code.startswith(("run-", "element-", "child-"))}
     planted = {code for _, expected in CORRUPTIONS.values() for code in expected}
     # Those that lie between rows are planted above, and below where rows are put together; those
     # of runs in a file of their own.

@@ -54,6 +54,7 @@ def run(
         out_of_time=False,
         finished=state in {RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED},
         will_go_on=False,
+        parent_cancelled=False,
         tasks=[task(place, one) for place, one in enumerate(states)],
         told=history(*events),
     )
@@ -120,6 +121,10 @@ def test_what_the_decisions_lead_to_is_never_a_finding(data: st.DataObject) -> N
         (replace(run(TWO, [C, W]), will_go_on=True), []),
         (run(TWO, [C, W], RunState.PAUSED), []),
         (run(TWO, [R, R]), [Wrong.BEFORE_ITS_TURN]),
+        (replace(run(TWO, [C, R]), parent_cancelled=True), [Wrong.CHILD_LEFT]),
+        (replace(run(TWO, [C, R]), parent_cancelled=True, will_go_on=True), []),
+        (replace(run(TWO, [C, R]), parent_cancelled=True, cancel_requested=True), []),
+        (replace(run(TWO, [C, C], RunState.COMPLETED), parent_cancelled=True), []),
         (run(TWO, [C, S], RunState.COMPLETED), [Wrong.AGAINST_ITS_RULE]),
         (run(TWO, [S, R]), [Wrong.AGAINST_ITS_RULE, Wrong.AGAINST_ITS_RULE]),
     ],

@@ -79,7 +79,7 @@ class Attempt:
     received_at: float  # monotonic, when the claim was answered
     slot: SlotToken | None = None
     begun_at: float = 0.0
-    started_at: datetime = field(init=False)  # by the database's clock, once it has begun
+    started_at: datetime = field(init=False, repr=False)  # by the database, once it has begun
     start_told: bool = False  # its start is in the database already
     start_was_told: Callable[[Lease], bool] | None = None
     ended: bool = False
@@ -121,9 +121,10 @@ class Attempt:
         return max(0.0, (self.started_at - claimed.due_at).total_seconds())
 
     def begin(self) -> None:
-        self.begun_at = time.monotonic()
-        since_claim = timedelta(seconds=self.begun_at - self.received_at)
-        self.started_at = self.claimed.claimed_at + since_claim
+        begun_at = time.monotonic()
+        # First: whoever sees on another thread that it has begun may ask when.
+        self.started_at = self.claimed.claimed_at + timedelta(seconds=begun_at - self.received_at)
+        self.begun_at = begun_at
 
     # --- time -------------------------------------------------------------------------
 

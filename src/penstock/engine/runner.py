@@ -118,7 +118,8 @@ class Runner:
     def takes_suspects(self) -> bool:
         """Whether a suspect could begin at once, beside what runs here."""
         last_chance = any(attempt.on_last_chance for attempt in tuple(self._suspects.values()))
-        return self.slots.free > 0 and not last_chance
+        # What is in stock gets the slots that are free, in the loop's next turn at the latest.
+        return self.slots.free > len(self._stock) and not last_chance
 
     # --- beginning --------------------------------------------------------------------
 
@@ -281,11 +282,12 @@ class Runner:
             if attempt.ended:
                 return  # its time was up before it came to an end by itself
             attempt.ended = True
-        took = time.monotonic() - attempt.begun_at
-        self._stock_limit = min(MOST_IN_STOCK, self._stock_limit + 1)
-        self._usual_duration += _SMOOTHING * (max(took, 1e-5) - self._usual_duration)
-        if self._hooks:
-            self._tell_end(attempt, outcome, took)
+        if attempt.begun_at:  # or it waited behind what blocks the loop until the worker ended
+            took = time.monotonic() - attempt.begun_at
+            self._stock_limit = min(MOST_IN_STOCK, self._stock_limit + 1)
+            self._usual_duration += _SMOOTHING * (max(took, 1e-5) - self._usual_duration)
+            if self._hooks:
+                self._tell_end(attempt, outcome, took)
         if attempt.in_doubt:
             self._settler.put_in_doubt(attempt.claimed.lease, partial(_if_undone, attempt, outcome))
         else:

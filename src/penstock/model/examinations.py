@@ -59,6 +59,7 @@ class RunExamination:
     out_of_time: bool
     finished: bool  # has a time at which it finished
     will_go_on: bool  # somebody has left word that it has to be looked at
+    parent_cancelled: bool  # the task that started it ended so
     tasks: Sequence[Examination] = ()  # in the order of their ids, and so of the graph
     elements: Mapping[int, Sequence[Examination]] = field(default_factory=dict)  # by place
     verdicts: Mapping[int, bool] = field(default_factory=dict)  # of rules about values, by place

@@ -143,6 +143,7 @@ REMEDIES: Mapping[Wrong, str] = {
         "Nobody waits for what it does: `penstock cancel {id}`, and keep a copy of what "
         "`penstock history {root}` shows."
     ),
+    Wrong.CHILD_LEFT: "Nobody waits for what it does: `penstock cancel {id}` ends it.",
     Wrong.AGAINST_ITS_RULE: (
         f"{_BY_HAND} of what `penstock history {{root}}` shows, and of the run's graph."
     ),

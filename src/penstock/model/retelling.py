@@ -61,6 +61,7 @@ class Wrong(StrEnum):
     BEFORE_ITS_TURN = "before-its-turn"
     AGAINST_ITS_RULE = "against-its-rule"
     ELEMENT_LEFT = "element-left"
+    CHILD_LEFT = "child-left"
 
 
 class _Facts(msgspec.Struct):
@@ -262,6 +263,7 @@ class RunRetelling:
     state: RunState | None = None
     events: int = 0
     whole: bool = True  # False: retention removed what was before the rerun that it begins with
+    seen_to: bool = False  # somebody has asked it to stop, or given it a new life
     faults: dict[Wrong, str] = field(default_factory=dict)  # the first of each kind
 
     def add(self, type_: str) -> None:
@@ -272,6 +274,7 @@ class RunRetelling:
             self.note(Wrong.UNKNOWN_EVENT, f"its history has an event {type_!r}")
             return
         before = self.state
+        self.seen_to |= event in {RunEvent.CANCEL_REQUESTED, RunEvent.RERUN}
         self.state = RUN_TRANSITIONS.get((before, event), _RUN_LEADS_TO[event])
         if event is RunEvent.RERUN and before is None:
             self.whole = False

@@ -22,6 +22,7 @@ Complaint = tuple[Wrong, str, str]  # what kind, about which execution, and the 
 def complaints_about_run(run: RunExamination) -> Iterator[Complaint]:
     yield from _row_and_history(run)
     yield from _histories_of_tasks(run)
+    yield from _parent(run)
     if run.graph is None:
         yield Wrong.RUN_GRAPH_UNREADABLE, run.id, "has a graph that cannot be read"
         return
@@ -106,6 +107,14 @@ def _histories_of_tasks(run: RunExamination) -> Iterator[Complaint]:
         if task.told.events == 0 and not forgotten:
             wrong = f"is {task.state} and has no history, though the run that it is part of has one"
             yield Wrong.NO_HISTORY, task.id, wrong
+
+
+def _parent(run: RunExamination) -> Iterator[Complaint]:
+    """Whether it was cancelled with the task that started it; a rerun is its own."""
+    left = run.parent_cancelled and not (run.will_go_on or run.told.seen_to)
+    if left and not run.finished and not run.cancel_requested:
+        wrong = f"is {run.state}, though the task that started it was cancelled"
+        yield Wrong.CHILD_LEFT, run.id, wrong
 
 
 def _is_forgotten(run: RunExamination) -> bool:

@@ -146,7 +146,7 @@ def _run_examination(
     histories: dict[str, RunRetelling],
     values_of: Callable[[str], Values],
 ) -> RunExamination:
-    id_, state, text, cancel_requested, error, finished, will_go_on = row
+    id_, state, text, cancel_requested, error, finished, will_go_on, parent_cancelled = row
     first = bisect_right(examinations, id_, key=attrgetter("id"))
     between = bisect_right(examinations, last_place_of(id_), key=attrgetter("id"))
     last = bisect_right(examinations, last_id_of(id_), key=attrgetter("id"))
@@ -163,6 +163,7 @@ def _run_examination(
         out_of_time=error is not None and _is_out_of_time(error),
         finished=bool(finished),
         will_go_on=bool(will_go_on),
+        parent_cancelled=bool(parent_cancelled),
         tasks=tasks,
         elements=elements,
         verdicts={} if graph is None else _verdicts(id_, graph, tasks, values_of),

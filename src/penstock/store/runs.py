@@ -11,9 +11,8 @@ import msgspec
 
 from penstock.model.events import RunEvent
 from penstock.model.executions import Lease, NewExecution
-from penstock.model.outcomes import Completed, Outcome, end_of_run
+from penstock.model.outcomes import Completed, Outcome
 from penstock.model.runs import RunState
-from penstock.model.states import State
 from penstock.store.batches import encode_rows
 from penstock.store.scripts import Script, Step
 from penstock.store.sql import Statement
@@ -137,19 +136,6 @@ class RunWriter(Protocol):
     def revive(self, run_id: str, task_ids: Sequence[str], *, ended: bool) -> Script[None]:
         """Let ended tasks of a run wait again, and the run live if it has `ended`."""
         ...
-
-
-class Withdrawn(NamedTuple):
-    """What became of a request to cancel: the states found, and the runs nobody waits for now."""
-
-    states: dict[str, State]
-    children: list[str]
-
-
-def awaited_runs(awaits: Iterable[str | None]) -> list[str]:
-    """The runs among what tasks wait for."""
-    prefix = end_of_run("")
-    return [one.removeprefix(prefix) for one in awaits if one and one.startswith(prefix)]
 
 
 def outputs_of(outcomes: Iterable[Outcome], lost: Iterable[Lease] = ()) -> dict[str, Output]:

@@ -43,9 +43,11 @@ def create_many(
 ) -> list[Created] | None:
     """Write thousands that have neither key nor serial, in one transaction of many statements.
 
-    While the server writes one part, the next is prepared. None if one of them is there already:
-    then nothing has been written.
+    While the server writes one part, the next is prepared. None if one of them is there already,
+    or twice in the call: then nothing has been written.
     """
+    if len({new.id for new in executions}) < len(executions):
+        return None
     more = {**_moment(session.now, notify), "held": "no"}
     parts = [
         executions[first : first + IN_A_STATEMENT]

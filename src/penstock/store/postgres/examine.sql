@@ -49,7 +49,10 @@ ORDER BY task.id;
 -- name: examine_runs
 SELECT run.id::text, run.state, run.graph, run.cancel_requested, run.error,
        run.finished_at IS NOT NULL,
-       run.id = ANY (ARRAY(SELECT word.run_id FROM penstock.run_propagations AS word))
+       run.id = ANY (ARRAY(SELECT word.run_id FROM penstock.run_propagations AS word)),
+       run.parent_id IS NOT NULL AND EXISTS (
+           SELECT FROM penstock.task_executions AS parent
+           WHERE parent.id = run.parent_id AND parent.state = 'cancelled')
 FROM penstock.workflow_executions AS run
 WHERE run.id > :after::uuid AND run.id <= :until::uuid
 ORDER BY run.id;

@@ -12,7 +12,7 @@ from penstock.store.postgres.running import Cancellation
 from penstock.store.postgres.serials import advance
 from penstock.store.postgres.session import Session
 from penstock.store.postgres.settling import follow
-from penstock.store.postgres.waiting import wake_free
+from penstock.store.postgres.waiting import leave_orphans, wake_free
 
 
 def promote(session: Session, *, limit: int) -> tuple[Promoted, bool]:
@@ -78,5 +78,6 @@ def recover(
         )
         ended = [row for row in rows if State(row[1]) in FINAL]
         follow(session, [row[0] for row in ended])
+        leave_orphans(session, [row[0] for row in ended if row[1] == State.CANCELLED])
         advance(session, {row[2] for row in ended if row[2] is not None})
         return [Recovered(row[0], State(row[1])) for row in rows]

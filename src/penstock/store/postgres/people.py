@@ -7,7 +7,7 @@ from penstock.model.states import FINAL, State
 from penstock.store.batches import encode_strings, event_data
 from penstock.store.postgres.serials import advance
 from penstock.store.postgres.session import Session
-from penstock.store.runs import awaited_runs
+from penstock.store.postgres.waiting import leave_orphans
 from penstock.store.scripts import Row
 
 
@@ -31,8 +31,8 @@ def withdraw(
 ) -> dict[str, State] | None:
     """Do the same in a transaction that is open, and leave no word for the runs around them.
 
-    But word is left for the runs that they were waiting for, each of which is to be cancelled
-    in a transaction of its own.
+    But word is left for the runs that they have started, each of which is to be cancelled in a
+    transaction of its own.
     """
     withdrawn = {row[0] for row in session.rows("lock_outbox", ids=ids)}
     tasks = session.rows("lock_tasks", ids=ids)
@@ -47,8 +47,7 @@ def withdraw(
     gone = {row[0] for row in session.rows("cancel", ids=ids, data=data, now=session.now)}
     session.rows("request_cancel", ids=ids, data=data, now=session.now, notify=session.notify)
     advance(session, {row[4] for row in tasks if row[0] in gone and row[4] is not None})
-    if children := awaited_runs(row[5] for row in tasks if row[0] in gone):
-        session.rows("leave_orphans", ids=children, data=data)
+    leave_orphans(session, gone)
     return states
 
 

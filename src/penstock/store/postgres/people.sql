@@ -5,7 +5,7 @@ ORDER BY task_execution_id
 FOR UPDATE;
 
 -- name: lock_tasks
-SELECT id::text, state, task, key, serial, awaits FROM penstock.task_executions
+SELECT id::text, state, task, key, serial FROM penstock.task_executions
 WHERE id = ANY (:ids::uuid[])
 ORDER BY id
 FOR NO KEY UPDATE;

@@ -350,10 +350,25 @@ SELECT DISTINCT task.root_id FROM penstock.task_executions AS task
 WHERE task.id = ANY (:ids::uuid[]) AND task.root_id <> task.id;
 
 -- name: leave_orphans
-INSERT INTO penstock.run_propagations (run_id, cancel)
-SELECT id, coalesce(:data, '{}') FROM penstock.workflow_executions
-WHERE id = ANY (:ids::uuid[]) AND finished_at IS NULL
-ORDER BY id;
+-- Word that the live runs are to be cancelled which cancelled tasks have started. They are told
+-- what the tasks were. In a statement of its own: a start may have been waited for by the last.
+WITH orphan AS MATERIALIZED (
+    SELECT run.id, parent.queue, coalesce((
+        SELECT event.data FROM penstock.execution_events AS event
+        WHERE event.root_id = parent.root_id AND event.task_execution_id = parent.id
+          AND event.type = CASE WHEN parent.cancel_requested THEN 'task.cancel_requested' ELSE 'task.cancelled' END
+        ORDER BY event.root_id DESC, event.seq DESC
+        LIMIT 1
+    ), '{}') AS said
+    FROM penstock.workflow_executions AS run
+    JOIN penstock.task_executions AS parent ON parent.id = run.parent_id
+    WHERE run.parent_id = ANY (:ids::uuid[]) AND run.parent_id IS NOT NULL AND run.finished_at IS NULL
+      AND parent.id = ANY (:ids::uuid[])
+), word AS (
+    INSERT INTO penstock.run_propagations (run_id, cancel) SELECT id, said FROM orphan ORDER BY id
+)
+SELECT count(pg_notify(penstock.wake_channel(queue), 'waiting'))
+FROM (SELECT DISTINCT queue FROM orphan WHERE :notify) AS touched;
 
 -- name: runs
 SELECT id::text, workflow, state, graph, fingerprint, inputs, cancel_requested, error, deadline,

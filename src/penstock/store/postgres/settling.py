@@ -5,27 +5,31 @@ from datetime import datetime
 
 from penstock.model.events import EventType
 from penstock.model.executions import Lease
-from penstock.model.outcomes import SUSPENDED, Outcome
-from penstock.model.states import SubState
+from penstock.model.outcomes import SUSPENDED, Completed, Outcome
+from penstock.model.states import State, SubState
 from penstock.store.batches import encode_leases, encode_outcomes
 from penstock.store.follow_ups import following
 from penstock.store.postgres import running
 from penstock.store.postgres.creating import create
 from penstock.store.postgres.serials import advance
 from penstock.store.postgres.session import Session
-from penstock.store.postgres.waiting import wake
+from penstock.store.postgres.waiting import leave_orphans, wake
 from penstock.store.runs import outputs_of
 from penstock.store.scripts import run
 
 
 def settle(session: Session, outcomes: Sequence[Outcome]) -> list[Lease]:
-    """One statement, and so one round trip, unless other executions depend on the end."""
+    """One statement, and so one round trip, unless other executions depend on the end.
+
+    Any but a completion may turn out to be a cancellation, on which depends what the task started.
+    """
     serials = {outcome.serial for outcome in outcomes if outcome.serial is not None}
     run_ids = {outcome.run_id for outcome in outcomes if outcome.run_id is not None}
-    suspended = [one.lease.execution_id for one in outcomes if isinstance(one, SUSPENDED)]
+    others = [outcome for outcome in outcomes if not isinstance(outcome, Completed)]
     follow_ups = any(outcome.has_follow_ups for outcome in outcomes)
-    if not (serials or run_ids or suspended or follow_ups):
+    if not (serials or run_ids or others or follow_ups):
         return _settle(session, outcomes)
+    suspended = [one.lease.execution_id for one in others if isinstance(one, SUSPENDED)]
     with session.transaction():
         locked = running.lock(session, run_ids) if run_ids else []
         lost = _settle(session, outcomes)
@@ -41,6 +45,8 @@ def _settle(session: Session, outcomes: Sequence[Outcome]) -> list[Lease]:
     settled = {row[0] for row in rows}
     ended = [outcomes[n] for n in sorted(settled) if outcomes[n].has_follow_ups]
     follow(session, [outcome.lease.execution_id for outcome in ended])
+    cancelled = [outcomes[n].lease.execution_id for n, state, _ in rows if state == State.CANCELLED]
+    leave_orphans(session, cancelled)
     if len(settled) < len(outcomes):
         settled |= {row[0] for row in session.rows("settled_before", batch=batch)}
     return [outcome.lease for n, outcome in enumerate(outcomes) if n not in settled]

@@ -1,6 +1,6 @@
 """What tasks remember and wait for on PostgreSQL."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from penstock.errors import LeaseLost
@@ -71,6 +71,12 @@ def wake_free(session: Session, ids: Sequence[str]) -> None:
     wake(session, free)
     if in_use := sorted(set(ids) - set(free)):
         session.rows("leave_task_wakes", ids=in_use)
+
+
+def leave_orphans(session: Session, cancelled: Collection[str]) -> None:
+    """Leave word that what these tasks have started, and has not ended, is to be cancelled."""
+    if cancelled:
+        session.rows("leave_orphans", ids=sorted(cancelled), notify=session.notify)
 
 
 def _named(lease: Lease) -> dict[str, object]:

@@ -44,10 +44,13 @@ ORDER BY task.id;
 
 -- name: examine_runs
 -- There is one writer, so nobody leaves word here either.
-SELECT id, state, graph, cancel_requested, error, finished_at IS NOT NULL, 0
-FROM workflow_executions
-WHERE id > :after AND id <= :until
-ORDER BY id;
+SELECT run.id, run.state, run.graph, run.cancel_requested, run.error, run.finished_at IS NOT NULL, 0,
+       run.parent_id IS NOT NULL AND EXISTS (
+           SELECT parent.id FROM task_executions AS parent
+           WHERE parent.id = run.parent_id AND parent.state = 'cancelled')
+FROM workflow_executions AS run
+WHERE run.id > :after AND run.id <= :until
+ORDER BY run.id;
 
 -- name: examine_inputs
 SELECT inputs FROM workflow_executions WHERE id = :id;

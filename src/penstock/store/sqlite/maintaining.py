@@ -13,7 +13,7 @@ from penstock.store.decoding import ABANDONED, ASKED, OUT_OF_TIME
 from penstock.store.scripts import Row, run
 from penstock.store.sqlite.creating import advance, follow
 from penstock.store.sqlite.running import cancel as cancel_run
-from penstock.store.sqlite.running import go_on
+from penstock.store.sqlite.running import cancel_children, go_on
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
 
 _LONG_AGO = -(2**63)
@@ -116,6 +116,7 @@ def recover(
     transaction.tell(events)
     ended = [row[0] for row in rows if row[6] in FINAL]
     run(follow(transaction.statements, ended, now=transaction.now), transaction.execute)
+    cancel_children(transaction, [row[0] for row in rows if row[6] == State.CANCELLED])
     if serials:
         run(advance(transaction.statements, serials, now=transaction.now), transaction.execute)
     run_ids = {row[1] for row in rows if row[1] != row[0]}

@@ -1,21 +1,26 @@
 """What people do to executions on SQLite: cancel and rerun them."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from penstock.errors import KeyTaken
 from penstock.model.events import EventType
 from penstock.model.states import State
 from penstock.store.batches import encode_strings, event_data
-from penstock.store.runs import Withdrawn, awaited_runs
 from penstock.store.scripts import Row, run
 from penstock.store.sqlite.creating import advance
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction
 
 
-def withdraw(
-    transaction: Transaction, ids: Sequence[str], *, reason: str | None
-) -> tuple[Withdrawn, set[str]]:
-    """Return what was found, and the runs that have to be looked at."""
+class Withdrawn(NamedTuple):
+    """What became of a request to cancel."""
+
+    states: dict[str, State]  # in which they were found
+    gone: list[str]  # those that ended at once
+    around: set[str]  # the runs that have to be looked at
+
+
+def withdraw(transaction: Transaction, ids: Sequence[str], *, reason: str | None) -> Withdrawn:
     wanted = encode_strings(sorted(set(ids)))
     tasks = transaction.rows("tasks", ids=wanted)
     states = {row[0]: State(row[1]) for row in tasks}
@@ -30,10 +35,8 @@ def withdraw(
         ]
     )
     _advance_serials_of(transaction, moved)
-    gone = {id_ for id_, _, _ in moved}
-    children = awaited_runs(row[6] for row in tasks if row[0] in gone)
     around = {root_id for id_, root_id, _ in moved if root_id != id_}
-    return Withdrawn(states, children), around
+    return Withdrawn(states, [id_ for id_, _, _ in moved], around)
 
 
 def _told(
@@ -68,7 +71,7 @@ def _refuse_taken_keys(transaction: Transaction, wanted: str, tasks: Sequence[Ro
         raise KeyTaken(execution_id, key=key, holder=holder)
     # Two finished executions may have had the same key, one after the other.
     first: dict[tuple[str, str], str] = {}
-    for id_, _, task, key, _, finished_at, _ in tasks:
+    for id_, _, task, key, _, finished_at in tasks:
         if key is None or finished_at is None:
             continue
         if first.setdefault((task, key), id_) != id_:

@@ -1,5 +1,5 @@
 -- name: tasks
-SELECT id, state, task, key, serial, finished_at, awaits FROM task_executions
+SELECT id, state, task, key, serial, finished_at FROM task_executions
 WHERE id IN (SELECT value FROM json_each(:ids))
 ORDER BY id;
 

@@ -10,6 +10,7 @@ from penstock.model.states import State
 from penstock.store import runs, steering
 from penstock.store.advancing import advance as advance_runs
 from penstock.store.batches import encode_rows, event_data
+from penstock.store.decoding import reason_in
 from penstock.store.runs import Change, End, Output, RunChange, RunRow, RunWriter, TaskRow
 from penstock.store.scripts import Row, Script, Step, run
 from penstock.store.sql import Statement
@@ -195,12 +196,17 @@ def cancel(
     asked = steering.ask_to_stop(writer, locked[0], reason=reason, error=error)
     run(asked, transaction.execute)
     ids = run(steering.live_tasks(writer, locked[0]), transaction.execute)
-    withdrawn, _ = withdraw(transaction, ids, reason=reason)
-    for child in withdrawn.children:
-        cancel(transaction, child, reason=reason, error=None)
+    cancel_children(transaction, withdraw(transaction, ids, reason=reason).gone)
     again = locked[0]._replace(cancel_requested=True, error=error or locked[0].error)
     run(advance_runs(writer, [again]), transaction.execute)
     return "already" if locked[0].cancel_requested else "done"
+
+
+def cancel_children(transaction: Transaction, cancelled: Sequence[str]) -> None:
+    """Cancel what these tasks have started and has not ended; it is told what they were."""
+    if cancelled:
+        for child, said in transaction.rows("children", ids=encode_rows(cancelled)):
+            cancel(transaction, child, reason=reason_in(said), error=None)
 
 
 def _writer(transaction: Transaction) -> Writer:

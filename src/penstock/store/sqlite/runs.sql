@@ -198,6 +198,21 @@ LIMIT :limit;
 SELECT min(deadline) FROM workflow_executions INDEXED BY workflow_executions_deadline
 WHERE deadline IS NOT NULL AND finished_at IS NULL;
 
+-- name: children
+-- The live runs that cancelled tasks have started, and what the tasks were told.
+SELECT run.id, coalesce((
+    SELECT event.data FROM execution_events AS event INDEXED BY execution_events_root
+    WHERE event.root_id = parent.root_id AND event.task_execution_id = parent.id
+      AND event.type = CASE WHEN parent.cancel_requested THEN 'task.cancel_requested' ELSE 'task.cancelled' END
+    ORDER BY event.root_id DESC, event.seq DESC
+    LIMIT 1
+), '{}')
+FROM workflow_executions AS run INDEXED BY workflow_executions_children
+CROSS JOIN task_executions AS parent
+WHERE run.parent_id IN (SELECT value FROM json_each(:ids)) AND run.parent_id IS NOT NULL
+  AND run.finished_at IS NULL AND parent.id = run.parent_id
+ORDER BY run.id;
+
 -- name: runs
 SELECT id, workflow, state, graph, fingerprint, inputs, cancel_requested, error, deadline,
        created_at, finished_at

@@ -12,7 +12,7 @@ from penstock.store.batches import encode_leases, encode_outcomes
 from penstock.store.runs import outputs_of
 from penstock.store.scripts import Row, run
 from penstock.store.sqlite.creating import advance, follow
-from penstock.store.sqlite.running import go_on
+from penstock.store.sqlite.running import cancel_children, go_on
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
 from penstock.store.sqlite.waking import wake
 
@@ -56,6 +56,7 @@ def _settle_round(transaction: Transaction, outcomes: Sequence[Outcome]) -> Sett
     run(follow(transaction.statements, followed, now=transaction.now), transaction.execute)
     suspended = [one.lease.execution_id for one in outcomes if isinstance(one, SUSPENDED)]
     run(wake(transaction.statements, suspended, now=transaction.now), transaction.execute)
+    cancel_children(transaction, [row[0] for row in rows if row[5] == State.CANCELLED])
     if run_ids := {row[1] for row in rows if row[1] != row[0]}:
         known = outputs_of(outcomes[place[row[0]]] for row in rows)
         script = go_on(transaction.statements, run_ids, known, now=transaction.now)

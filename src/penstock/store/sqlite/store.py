@@ -408,11 +408,10 @@ class SqliteStore(Steered, Remembers, OnCallers):
 
     def _cancel(self, ids: Sequence[str], *, reason: str | None) -> list[CancelAnswer]:
         def withdraw(transaction: Transaction) -> dict[str, State]:
-            withdrawn, run_ids = people.withdraw(transaction, ids, reason=reason)
-            script = running.go_on(self.statements, run_ids, now=transaction.now)
+            withdrawn = people.withdraw(transaction, ids, reason=reason)
+            script = running.go_on(self.statements, withdrawn.around, now=transaction.now)
             run(script, transaction.execute)
-            for child in withdrawn.children:
-                running.cancel(transaction, child, reason=reason, error=None)
+            running.cancel_children(transaction, withdrawn.gone)
             return withdrawn.states
 
         states = self._write("cancel", withdraw)

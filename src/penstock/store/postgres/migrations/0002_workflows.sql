@@ -24,13 +24,15 @@ CREATE INDEX workflow_executions_deadline ON penstock.workflow_executions (deadl
     WHERE deadline IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX workflow_executions_failed ON penstock.workflow_executions (id)
     WHERE state = 'failed';
+CREATE INDEX workflow_executions_children ON penstock.workflow_executions (parent_id)
+    WHERE parent_id IS NOT NULL AND finished_at IS NULL;
 
 -- Runs that have to be looked at, because a task of theirs ended or came back without a
 -- settlement. Whoever left the word here could not lock the run.
 CREATE TABLE penstock.run_propagations (
     seq    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id uuid   NOT NULL,
-    -- Set if it is to be cancelled, as the task was that waited for it: what that one's event says.
+    -- Set if it is to be cancelled, as the task was that started it: what that one's event says.
     cancel text
 );
 

@@ -24,6 +24,8 @@ CREATE INDEX workflow_executions_deadline ON workflow_executions (deadline)
     WHERE deadline IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX workflow_executions_failed ON workflow_executions (id)
     WHERE state = 'failed';
+CREATE INDEX workflow_executions_children ON workflow_executions (parent_id)
+    WHERE parent_id IS NOT NULL AND finished_at IS NULL;
 
 -- What a task has done and need not do again in a later attempt.
 CREATE TABLE step_results (
