@@ -11,6 +11,8 @@ from contextlib import nullcontext
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
+from psycopg import Pipeline
+
 from penstock.errors import StoreRefused
 from penstock.model.clock import Clock
 from penstock.model.events import EventType
@@ -141,7 +143,7 @@ class PostgresStore(Steered, Remembers, OnCallers):
         free = all(new.key is None and new.serial is None for new in executions)
 
         def write(session: Session) -> list[Created]:
-            if free and len(executions) > IN_A_STATEMENT:
+            if free and len(executions) > IN_A_STATEMENT and Pipeline.is_supported():
                 created = create_many(session, executions, notify=notify and self._notify)
                 if created is not None:
                     return created
