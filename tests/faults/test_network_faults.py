@@ -106,12 +106,16 @@ def test_a_worker_gives_up_a_connection_that_fell_silent_and_goes_on(
     silence = Faults().at(f"before_{operation}", proxy.leave_half_open, skip=2)
     with silence.injected(app), app.worker(heartbeat=0.3, lease=3, poll=0.5) as worker:
         name = worker.id
-        executions = [step.enqueue(number) for number in range(10)]
-        wait_until(lambda: silence.happened[f"before_{operation}"] == 1)
-        executions += [step.enqueue(number) for number in range(10, 20)]
-        assert [one.result(timeout=30) for one in executions] == list(range(20))
+        executions = [step.enqueue(0)]
+        # One after the other: together they could be claimed and settled in a single batch.
+        while not silence.happened[f"before_{operation}"]:
+            executions[-1].result(timeout=30)
+            executions.append(step.enqueue(len(executions)))
+        executions += [step.enqueue(len(executions) + more) for more in range(10)]
+        everything = list(range(len(executions)))
+        assert [one.result(timeout=30) for one in executions] == everything
         assert worker.id == name
-    assert sorted(runs) == list(range(20))
+    assert sorted(runs) == everything
     assert counted(app.store, [one.id for one in executions], EventType.RECOVERED).total() == 0
     app.close()
 

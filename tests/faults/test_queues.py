@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from penstock import App
+from penstock.engine.runner import MOST_IN_STOCK
 from tests.support.workers import wait_until
 
 MakeApp = Callable[[], App]
@@ -86,13 +87,13 @@ def test_a_limited_task_gets_its_turn_among_many_others(make_app: MakeApp) -> No
     def rare() -> None:
         order.append("rare")
 
-    app.enqueue_many([common.request() for _ in range(600)])
+    app.enqueue_many([common.request() for _ in range(1200)])
     rare.enqueue()
-    app.enqueue_many([common.request() for _ in range(600)])
+    app.enqueue_many([common.request() for _ in range(1200)])
     with app.worker(slots=2) as worker:
         worker.wait_until_idle()
-    assert len(order) == 1201
-    assert order.index("rare") < 1100
+    assert len(order) == 2401
+    assert order.index("rare") < 1200 + MOST_IN_STOCK
 
 
 def test_urgent_tasks_come_first_and_equals_in_their_order(make_app: MakeApp) -> None:
