@@ -1,6 +1,6 @@
 """Batches as JSON: one text parameter carries any number of rows through any driver.
 
-Both databases unpack it in the statement itself, so a batch of ten thousand is one
+Both databases unpack it in the statement itself, so a batch of a thousand is one
 statement, and the caller's codecs and row factories never see it.
 """
 
