@@ -1,6 +1,7 @@
 """How an attempt ended. An outcome is a value, matched once, where it is settled."""
 
 from datetime import datetime, timedelta
+from typing import TypeGuard
 
 import msgspec
 
@@ -89,6 +90,18 @@ Outcome = (
     | Released
     | Cancelled
 )
+
+
+def is_plain(outcome: Outcome) -> TypeGuard[Completed]:
+    """Whether the task is done, and nothing else goes on because of it."""
+    return (
+        type(outcome) is Completed
+        and outcome.run_id is None
+        and outcome.serial is None
+        and not outcome.has_follow_ups
+        and outcome.writes is None
+    )
+
 
 EVENT_OF: dict[type[Outcome], EventType] = {
     Completed: EventType.COMPLETED,

@@ -131,6 +131,15 @@ def encode_outcomes(outcomes: Iterable[Outcome]) -> str:
     return _as_text(rows, doing="store an outcome")
 
 
+def encode_completed(completed: Iterable[Completed]) -> str:
+    """Return completions after which nothing else goes on: no more of them than is written."""
+    rows = [
+        (*outcome.lease, microseconds_at(outcome.started_at), outcome.result)
+        for outcome in completed
+    ]
+    return _as_text(rows, doing="store an outcome")
+
+
 def encode_leases(leases: Sequence[Lease], started_at: Sequence[datetime] | None = None) -> str:
     moments = [None] * len(leases) if started_at is None else started_at
     rows = [
@@ -241,7 +250,7 @@ def _as_text(rows: object, *, doing: str) -> str:
 def _strings_in(rows: object) -> Iterable[str]:
     if isinstance(rows, str):
         yield rows
-    elif isinstance(rows, list):
+    elif isinstance(rows, list | tuple):
         for row in rows:
             yield from _strings_in(row)
     elif isinstance(rows, dict):

@@ -48,35 +48,45 @@ WHERE queue = :queue AND priority = :priority AND suspect = :suspect AND seq >= 
 ORDER BY seq
 LIMIT 1;
 
--- name: take_from_outbox
--- SQLite has one writer, and every transaction of ours begins IMMEDIATE: no other claim can
--- start until this one commits, so there are no row locks to take.
+-- name: look_at_lane
+-- What stands in a lane, with the execution that may be handed out for it, if there is one.
+-- In one row: each row more would be one more turn with the interpreter's lock.
 -- :most_steps bounds the walk over rows of unknown tasks while everybody else waits.
-DELETE FROM task_outbox INDEXED BY task_outbox_execution
-WHERE task_execution_id IN (
-    SELECT (SELECT found.task_execution_id FROM task_outbox AS found WHERE found.seq = lane.seq)
+SELECT json_group_array(json_array(
+    place.seq, task.id, task.root_id, task.fence, task.task, task.args, task.queue, task.priority,
+    task.attempt, task.retries, task.crashes, task.suspect, task.serial, task.follow_ups,
+    coalesce(task.run_at, CASE task.attempt WHEN 0 THEN task.created_at END), task.trace
+))
+FROM (
+    SELECT seq
     FROM (
         SELECT seq, task FROM task_outbox INDEXED BY task_outbox_lanes
         WHERE queue = :queue AND priority = :priority AND suspect = :suspect AND seq >= :low_water
         ORDER BY seq
         LIMIT :most_steps
-    ) AS lane
+    )
     WHERE task IN (SELECT value FROM json_each(:tasks))
     LIMIT :limit
-)
-RETURNING seq, task_execution_id;
+) AS lane
+CROSS JOIN task_outbox AS place ON place.seq = lane.seq
+LEFT JOIN task_executions AS task ON task.id = place.task_execution_id AND task.state = 'ready';
 
 -- name: hand_out
-WITH taken AS MATERIALIZED (
-    SELECT json_extract(value, '$[0]') AS seq, json_extract(value, '$[1]') AS id
-    FROM json_each(:taken)
-)
-UPDATE task_executions
+-- SQLite has one writer, and every transaction of ours begins IMMEDIATE: no other claim can
+-- start until this one commits, so there are no row locks to take.
+UPDATE task_executions AS task
 SET state = 'running', sub_state = 'active', attempt = attempt + 1, fence = fence + 1,
-    worker_id = :worker_id, seq = taken.seq, claimed_at = :now, started_at = NULL, progress = NULL
-FROM taken
-WHERE task_executions.id = taken.id AND task_executions.state = 'ready'
-RETURNING id, root_id, fence, task, args, queue, priority, seq, attempt, retries, crashes,
-          suspect, serial, follow_ups,
-          coalesce(run_at, CASE attempt WHEN 1 THEN created_at END) AS due_at,
-          trace;
+    worker_id = :worker_id, seq = place.seq, claimed_at = :now, started_at = NULL, progress = NULL
+FROM task_outbox AS place
+WHERE place.seq IN (SELECT value FROM json_each(:seqs))
+  AND task.id = place.task_execution_id AND task.state = 'ready';
+
+-- name: tell_claimed
+INSERT INTO execution_events (root_id, task_execution_id, type, data, worker_id, at)
+SELECT task.root_id, task.id, 'task.claimed', '{"attempt":' || task.attempt || '}', :worker_id, :now
+FROM json_each(:seqs) AS handed_out
+CROSS JOIN task_outbox AS place ON place.seq = handed_out.value
+CROSS JOIN task_executions AS task ON task.id = place.task_execution_id;
+
+-- name: leave_outbox
+DELETE FROM task_outbox WHERE seq IN (SELECT value FROM json_each(:seqs));

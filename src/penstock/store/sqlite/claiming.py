@@ -9,15 +9,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from penstock.model.events import EventType
+import msgspec
+
 from penstock.model.executions import Claimed, Lease
 from penstock.store import low_water
 from penstock.store.batches import encode_strings, moment_at
 from penstock.store.low_water import Lane
 from penstock.store.scripts import Row
-from penstock.store.sqlite.transaction import EventRow, Transaction, encode_list
+from penstock.store.sqlite.transaction import Transaction, encode_list
+
+_decode_places = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
 
 HEAD = 256  # rows that are always looked at: cheap, and enough unless others' work piles up
 MOST_STEPS = 20_000
@@ -128,74 +131,60 @@ def claim(
     # Declared dead while it waited for the lock, perhaps.
     if not transaction.rows("is_alive", worker_id=wanted.worker_id):
         return []
-    taken = _take(transaction, wanted, lanes)
-    if not taken:
+    places = _look_at(transaction, wanted, lanes)
+    if not places:
         return []
-    moved = {
-        row[0]: row
-        for row in transaction.rows(
-            "hand_out",
-            taken=encode_list(taken),
-            worker_id=wanted.worker_id,
-            now=transaction.now,
-        )
-    }
-    rows = [moved[id_] for _, id_ in taken if id_ in moved]
-    transaction.tell(
-        [
-            EventRow(
-                root_id,
-                id_,
-                EventType.CLAIMED,
-                f'{{"attempt":{attempt}}}',
-                wanted.worker_id,
-                transaction.now,
-            )
-            for id_, root_id, *_, attempt, _, _, _, _, _, _, _ in rows
-        ]
-    )
+    found = [place for place in places if place[1] is not None]
+    seqs = encode_list([place[0] for place in found])
+    whose = {"worker_id": wanted.worker_id, "now": transaction.now}
+    transaction.rows("hand_out", seqs=seqs, **whose)
+    transaction.rows("tell_claimed", seqs=seqs, **whose)
+    # Also those that stand for nothing: nobody could ever take them.
+    transaction.rows("leave_outbox", seqs=encode_list([place[0] for place in places]))
     claimed_at = moment_at(transaction.now)
-    return [_claimed(row, wanted.worker_id, claimed_at) for row in rows]
+    return [_claimed(place, wanted.worker_id, claimed_at) for place in found]
 
 
-def _take(
+def _look_at(
     transaction: Transaction, wanted: Wanted, lanes: Sequence[tuple[Lane, int]]
-) -> list[tuple[int, str]]:
-    taken: list[tuple[int, str]] = []
+) -> list[Row]:
+    places: list[Row] = []
     tasks = encode_strings(sorted(wanted.tasks))
     has_suspect = False
     for lane, begin in lanes:
-        left = wanted.limit - len(taken)
+        left = wanted.limit - len(places)
         if left == 0:
             break
         if lane.suspect and has_suspect:
             continue
-        rows = transaction.rows(
-            "take_from_outbox",
+        ((found,),) = transaction.rows(
+            "look_at_lane",
             **lane._asdict(),
             low_water=begin,
             tasks=tasks,
             limit=1 if lane.suspect else left,
             most_steps=MOST_STEPS,
         )
-        has_suspect = has_suspect or (lane.suspect and bool(rows))
-        taken += sorted((seq, id_) for seq, id_ in rows)
-    return taken
+        in_lane = _decode_places(found)
+        has_suspect = has_suspect or (lane.suspect and bool(in_lane))
+        places += in_lane
+    return places
 
 
-def _claimed(row: Row, worker_id: str, claimed_at: datetime) -> Claimed:
+def _claimed(place: Row, worker_id: str, claimed_at: datetime) -> Claimed:
+    """Return what the worker gets: the execution as it was, one attempt and one fence later."""
     (
-        id_, root_id, fence, task, args, queue, priority, seq, attempt, retries, crashes, suspect,
+        seq, id_, root_id, fence, task, args, queue, priority, attempt, retries, crashes, suspect,
         serial, follow_ups, due_at, trace,
-    ) = row  # fmt: skip
+    ) = place  # fmt: skip
     return Claimed(
-        Lease(id_, fence, worker_id),
+        Lease(id_, fence + 1, worker_id),
         task,
         args,
         queue,
         priority,
         seq,
-        attempt,
+        attempt + 1,
         retries,
         crashes,
         bool(suspect),

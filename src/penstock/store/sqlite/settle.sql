@@ -1,3 +1,42 @@
+-- name: tell_completed
+-- Comes before `settle_completed`, and looks at the same leases: what it tells will be true.
+WITH element AS MATERIALIZED (
+    SELECT value FROM json_each(:batch)
+), batch AS MATERIALIZED (
+    SELECT json_extract(value, '$[0]') AS id,
+           json_extract(value, '$[1]') AS fence,
+           json_extract(value, '$[2]') AS worker_id,
+           json_extract(value, '$[3]') AS started_at_us
+    FROM element
+)
+INSERT INTO execution_events (root_id, task_execution_id, type, worker_id, at)
+SELECT task.root_id, task.id, step.type, batch.worker_id,
+       CASE step.type WHEN 'task.started' THEN batch.started_at_us ELSE :now END
+FROM batch
+CROSS JOIN task_executions AS task
+CROSS JOIN (SELECT 'task.started' AS type UNION ALL SELECT 'task.completed') AS step
+WHERE task.id = batch.id AND task.fence = batch.fence AND task.worker_id IS batch.worker_id
+  AND (step.type = 'task.completed' OR batch.started_at_us IS NOT NULL);
+
+-- name: settle_completed
+-- What `settle` does, for completions after which nothing else goes on: no rows come back.
+WITH element AS MATERIALIZED (
+    SELECT value FROM json_each(:batch)
+), batch AS MATERIALIZED (
+    SELECT json_extract(value, '$[0]') AS id,
+           json_extract(value, '$[1]') AS fence,
+           json_extract(value, '$[2]') AS worker_id,
+           json_extract(value, '$[3]') AS started_at_us,
+           json_extract(value, '$[4]') AS result
+    FROM element
+)
+UPDATE task_executions AS task
+SET state = 'completed', sub_state = NULL, suspect = 0, fence = task.fence + 1,
+    settled_fence = task.fence, worker_id = NULL, result = batch.result, writes = NULL,
+    awaits = NULL, started_at = coalesce(batch.started_at_us, task.started_at), finished_at = :now
+FROM batch
+WHERE task.id = batch.id AND task.fence = batch.fence AND task.worker_id IS batch.worker_id;
+
 -- name: settle
 -- The whole lease is compared: id, fence and worker. No id comes twice in a batch, so the
 -- rows that come back tell by their id which outcome they belong to.

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from penstock.model.events import EventType
 from penstock.model.executions import Lease
-from penstock.model.outcomes import SUSPENDED, Outcome
+from penstock.model.outcomes import SUSPENDED, Completed, Outcome, is_plain
 from penstock.model.states import State, SubState
-from penstock.store.batches import encode_leases, encode_outcomes
+from penstock.store.batches import encode_completed, encode_leases, encode_outcomes
 from penstock.store.runs import outputs_of
 from penstock.store.scripts import Row, run
 from penstock.store.sqlite.creating import advance, follow
@@ -33,7 +33,7 @@ def settle(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
     )
 
 
-def _rounds(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:
+def _rounds(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
     """Split the outcomes so that no execution comes twice in a round; nearly always one round."""
     rest = list(outcomes)
     while rest:
@@ -43,6 +43,30 @@ def _rounds(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:
 
 
 def _settle_round(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
+    completed = [outcome for outcome in outcomes if is_plain(outcome)]
+    others = [outcome for outcome in outcomes if not is_plain(outcome)]
+    lost = _settle_completed(transaction, completed) if completed else []
+    if not others:
+        return Settlement(lost, gave_back=False)
+    settlement = _settle_others(transaction, others)
+    return settlement._replace(lost=lost + settlement.lost)
+
+
+def _settle_completed(transaction: Transaction, completed: Sequence[Completed]) -> list[Lease]:
+    """Settle what nothing else depends on; nearly always all of it, so nobody asks which."""
+    batch = encode_completed(completed)
+    transaction.rows("tell_completed", batch=batch, now=transaction.now)
+    before = transaction.connection.total_changes
+    transaction.rows("settle_completed", batch=batch, now=transaction.now)
+    if transaction.connection.total_changes - before == len(completed):
+        return []
+    leases = [outcome.lease for outcome in completed]
+    rows = transaction.rows("settled_before", batch=encode_leases(leases))
+    settled = {row[0] for row in rows}
+    return [lease for n, lease in enumerate(leases) if n not in settled]
+
+
+def _settle_others(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
     batch = encode_outcomes(outcomes)
     place = {outcome.lease.execution_id: n for n, outcome in enumerate(outcomes)}
     rows = transaction.rows("settle", batch=batch, now=transaction.now)
