@@ -7,21 +7,44 @@ import asyncio
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
 
-_record: list[int] = []
+WRITE_EVERY = 0.01
+
+_begun: list[tuple[int, int]] = []
+_writers: list[threading.Thread] = []  # one in each process that has something to write
 
 
 def record(number: int) -> None:
-    """Write that the handler of this number has begun: one line of a fixed width.
+    """Note that the handler of this number has begun.
 
-    Appending is atomic, so that all processes of a system share one file.
+    A thread writes the notes down: a write for each would cost some systems more than the task.
     """
-    if not _record:
-        _record.append(os.open(os.environ["BENCH_RECORD"], os.O_WRONLY | os.O_APPEND))
-    os.write(_record[0], b"%09d %09d %020d\n" % (number, os.getpid(), time.monotonic_ns()))
+    _begun.append((number, time.monotonic_ns()))
+    if not _writers:
+        _writers.append(threading.Thread(target=_keep_writing, daemon=True))
+        _writers[0].start()
+
+
+# A fork has none of its parent's threads, and need not repeat what its parent writes.
+os.register_at_fork(after_in_child=_writers.clear)
+os.register_at_fork(after_in_child=_begun.clear)
+
+
+def _keep_writing() -> None:
+    """Write lines of a fixed width; appending is atomic, so all processes share one file."""
+    file = os.open(os.environ["BENCH_RECORD"], os.O_WRONLY | os.O_APPEND)
+    me = os.getpid()
+    while True:
+        count = len(_begun)
+        if count:
+            lines = b"".join(b"%09d %09d %020d\n" % (n, me, at) for n, at in _begun[:count])
+            del _begun[:count]
+            os.write(file, lines)
+        time.sleep(WRITE_EVERY)
 
 
 def url() -> str:

@@ -90,10 +90,10 @@ MUTANTS = (
     Mutant(
         "sqlite: the claim does not ask whether its worker lives",
         f"{SQLITE}claim.sql",
-        "SELECT id FROM workers WHERE id = :worker_id;",
-        "SELECT :worker_id AS id;",
+        "AND EXISTS (SELECT id FROM workers WHERE id = :worker_id)",
+        "",
         ("tests/contract/test_claim.py::test_a_worker_that_never_registered_claims_nothing",),
-        "is_alive",
+        "look_at_lane",
     ),
     Mutant(
         "postgres: a claim waits for rows that somebody holds",

@@ -2,14 +2,13 @@
 -- INDEXED BY, here and elsewhere: ANALYZE may have seen an almost empty table, and a plan
 -- made for that one walks the full one.
 
--- name: is_alive
-SELECT id FROM workers WHERE id = :worker_id;
-
 -- name: newest_seq
 SELECT seq FROM sqlite_sequence WHERE name = 'task_outbox';
 
 -- name: lanes
--- A loose index scan: one step per queue and priority, however deep they are.
+-- A loose index scan: one step per queue and priority, however deep they are. For each lane,
+-- the first of the tasks and the end of its head, at no more than :head rows.
+-- In one row: each row more would be one more turn with the interpreter's lock.
 WITH RECURSIVE step (queue, priority) AS (
     SELECT wanted.value, (SELECT max(priority) FROM task_outbox WHERE queue = wanted.value)
     FROM json_each(:queues) AS wanted
@@ -22,24 +21,27 @@ WITH RECURSIVE step (queue, priority) AS (
     FROM step
     WHERE step.priority IS NOT NULL
 )
-SELECT queue, priority FROM step WHERE priority IS NOT NULL;
-
--- name: first_near_head
--- Looks at no more than :most_steps rows.
-SELECT seq FROM (
-    SELECT seq, task FROM task_outbox INDEXED BY task_outbox_lanes
-    WHERE queue = :queue AND priority = :priority AND suspect = :suspect
-    ORDER BY seq
-    LIMIT :most_steps
-)
-WHERE task IN (SELECT value FROM json_each(:tasks))
-LIMIT 1;
-
--- name: end_of_head
-SELECT seq FROM task_outbox INDEXED BY task_outbox_lanes
-WHERE queue = :queue AND priority = :priority AND suspect = :suspect
-ORDER BY seq
-LIMIT 1 OFFSET :most_steps;
+SELECT json_group_array(json_array(
+    step.queue, step.priority, kind.value,
+    (
+        SELECT seq FROM (
+            SELECT seq, task FROM task_outbox INDEXED BY task_outbox_lanes
+            WHERE queue = step.queue AND priority = step.priority AND suspect = kind.value
+            ORDER BY seq
+            LIMIT :head
+        )
+        WHERE task IN (SELECT value FROM json_each(:tasks))
+        LIMIT 1
+    ),
+    (
+        SELECT seq FROM task_outbox INDEXED BY task_outbox_lanes
+        WHERE queue = step.queue AND priority = step.priority AND suspect = kind.value
+        ORDER BY seq
+        LIMIT 1 OFFSET :head
+    )
+))
+FROM step CROSS JOIN json_each(:kinds) AS kind
+WHERE step.priority IS NOT NULL;
 
 -- name: first_in_lane
 SELECT seq FROM task_outbox INDEXED BY task_outbox_lanes
@@ -51,7 +53,8 @@ LIMIT 1;
 -- name: look_at_lane
 -- What stands in a lane, with the execution that may be handed out for it, if there is one.
 -- In one row: each row more would be one more turn with the interpreter's lock.
--- :most_steps bounds the walk over rows of unknown tasks while everybody else waits.
+-- :most_steps bounds the walk over rows of unknown tasks while everybody else waits. Nothing for
+-- a worker that has been declared dead while it waited for the lock.
 SELECT json_group_array(json_array(
     place.seq, task.id, task.root_id, task.fence, task.task, task.args, task.queue, task.priority,
     task.attempt, task.retries, task.crashes, task.suspect, task.serial, task.follow_ups,
@@ -66,6 +69,7 @@ FROM (
         LIMIT :most_steps
     )
     WHERE task IN (SELECT value FROM json_each(:tasks))
+      AND EXISTS (SELECT id FROM workers WHERE id = :worker_id)
     LIMIT :limit
 ) AS lane
 CROSS JOIN task_outbox AS place ON place.seq = lane.seq

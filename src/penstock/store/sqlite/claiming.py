@@ -7,7 +7,7 @@ something to take does it take the lock.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from penstock.store.low_water import Lane
 from penstock.store.scripts import Row
 from penstock.store.sqlite.transaction import Transaction, encode_list
 
-_decode_places = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
+_decode_rows = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
 
 HEAD = 256  # rows that are always looked at: cheap, and enough unless others' work piles up
 MOST_STEPS = 20_000
@@ -41,6 +41,14 @@ class _Mark(NamedTuple):
 
     low_water: int
     good_until: float
+
+
+class _Head(NamedTuple):
+    """The first rows of a lane: where the tasks begin in them, and where they end."""
+
+    lane: Lane
+    first: int | None
+    end: int | None  # None: the lane has no more rows than these
 
 
 class Scanner:
@@ -64,27 +72,22 @@ class Scanner:
 
     def look(self, transaction: Transaction, wanted: Wanted) -> list[tuple[Lane, int]]:
         """Return the lanes that have something for this worker, in order, and where it begins."""
-        if not transaction.rows("is_alive", worker_id=wanted.worker_id):
-            return []
-        lanes = list(_lanes(transaction, wanted))
-        if not lanes:
-            return []
         tasks = encode_strings(sorted(wanted.tasks))
+        lanes = _lanes(transaction, wanted, tasks)
+        if all(head.first is not None for head in lanes):
+            return [(head.lane, head.first) for head in lanes if head.first is not None]
         # One at a time: threads that come together need not all do the same slow walk.
         with self._lock:
             marks = self._marks_of(wanted.tasks)
-            first = [(lane, self._first(transaction, lane, tasks, marks)) for lane in lanes]
+            first = [(head.lane, self._first(transaction, head, tasks, marks)) for head in lanes]
         return [(lane, seq) for lane, seq in first if seq is not None]
 
     def _first(
-        self, transaction: Transaction, lane: Lane, tasks: str, marks: dict[Lane, _Mark]
+        self, transaction: Transaction, head: _Head, tasks: str, marks: dict[Lane, _Mark]
     ) -> int | None:
-        head = {**lane._asdict(), "most_steps": HEAD}
-        for (seq,) in transaction.rows("first_near_head", **head, tasks=tasks):
-            return int(seq)
-        for (end,) in transaction.rows("end_of_head", **head):
-            return self._first_beyond(transaction, lane, tasks, marks, int(end))
-        return None
+        if head.first is not None or head.end is None:
+            return head.first
+        return self._first_beyond(transaction, head.lane, tasks, marks, head.end)
 
     def _first_beyond(
         self, transaction: Transaction, lane: Lane, tasks: str, marks: dict[Lane, _Mark], end: int
@@ -114,35 +117,54 @@ class Scanner:
         return self._by_tasks.setdefault(tasks, {})
 
 
-def _lanes(transaction: Transaction, wanted: Wanted) -> Iterator[Lane]:
-    queues = encode_strings(list(dict.fromkeys(wanted.queues)))
+def _lanes(transaction: Transaction, wanted: Wanted, tasks: str) -> list[_Head]:
+    """Return the heads of all lanes of these queues, in the order in which to take from them."""
     turn = {queue: place for place, queue in reversed(list(enumerate(wanted.queues)))}
-    found = transaction.rows("lanes", queues=queues)
-    for queue, priority in sorted(found, key=lambda row: (turn[row[0]], -row[1])):
-        if wanted.suspects:
-            yield Lane(queue, priority, suspect=True)
-        yield Lane(queue, priority, suspect=False)
+    ((found,),) = transaction.rows(
+        "lanes",
+        queues=encode_strings(list(turn)),
+        tasks=tasks,
+        kinds="[1,0]" if wanted.suspects else "[0]",
+        head=HEAD,
+    )
+    heads = [
+        _Head(Lane(queue, priority, suspect=bool(suspect)), first, end)
+        for queue, priority, suspect, first, end in _decode_rows(found)
+    ]
+    return sorted(
+        heads,
+        key=lambda head: (turn[head.lane.queue], -head.lane.priority, not head.lane.suspect),
+    )
 
 
-def claim(
-    transaction: Transaction, wanted: Wanted, lanes: Sequence[tuple[Lane, int]]
-) -> list[Claimed]:
+class HandedOut(NamedTuple):
+    """What a claim has taken, as it was before, and when.
+
+    Others wait while it is written; what the worker gets is made of it when they no longer do.
+    """
+
+    places: list[Row]
+    worker_id: str
+    at: int
+
+    def claimed(self) -> list[Claimed]:
+        claimed_at = moment_at(self.at)
+        return [_claimed(place, self.worker_id, claimed_at) for place in self.places]
+
+
+def claim(transaction: Transaction, wanted: Wanted, lanes: Sequence[tuple[Lane, int]]) -> HandedOut:
     """Hand out what is in these lanes, in their order. Runs under the write lock."""
-    # Declared dead while it waited for the lock, perhaps.
-    if not transaction.rows("is_alive", worker_id=wanted.worker_id):
-        return []
     places = _look_at(transaction, wanted, lanes)
-    if not places:
-        return []
     found = [place for place in places if place[1] is not None]
-    seqs = encode_list([place[0] for place in found])
-    whose = {"worker_id": wanted.worker_id, "now": transaction.now}
-    transaction.rows("hand_out", seqs=seqs, **whose)
-    transaction.rows("tell_claimed", seqs=seqs, **whose)
-    # Also those that stand for nothing: nobody could ever take them.
-    transaction.rows("leave_outbox", seqs=encode_list([place[0] for place in places]))
-    claimed_at = moment_at(transaction.now)
-    return [_claimed(place, wanted.worker_id, claimed_at) for place in found]
+    if found:
+        seqs = encode_list([place[0] for place in found])
+        whose = {"worker_id": wanted.worker_id, "now": transaction.now}
+        transaction.rows("hand_out", seqs=seqs, **whose)
+        transaction.rows("tell_claimed", seqs=seqs, **whose)
+    if places:
+        # Also those that stand for nothing: nobody could ever take them.
+        transaction.rows("leave_outbox", seqs=encode_list([place[0] for place in places]))
+    return HandedOut(found, wanted.worker_id, transaction.now)
 
 
 def _look_at(
@@ -160,12 +182,13 @@ def _look_at(
         ((found,),) = transaction.rows(
             "look_at_lane",
             **lane._asdict(),
+            worker_id=wanted.worker_id,
             low_water=begin,
             tasks=tasks,
             limit=1 if lane.suspect else left,
             most_steps=MOST_STEPS,
         )
-        in_lane = _decode_places(found)
+        in_lane = _decode_rows(found)
         has_suspect = has_suspect or (lane.suspect and bool(in_lane))
         places += in_lane
     return places

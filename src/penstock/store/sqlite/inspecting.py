@@ -23,7 +23,7 @@ from penstock.store.sqlite.transaction import Transaction
 
 # What runs all the time, and what maintenance does: each must enter its tables by an index.
 HOT = (
-    "lanes", "first_near_head", "end_of_head", "first_in_lane", "look_at_lane", "hand_out",
+    "lanes", "first_in_lane", "look_at_lane", "hand_out",
     "tell_claimed", "leave_outbox", "tell_completed", "settle_completed", "settle",
     "settled_before", "next_due", "promote", "orphans", "recover", "strangers",
     "asked_to_stop", "holders", "advance_serials", "lock_runs", "run_states", "let_go", "end_runs",

@@ -67,7 +67,11 @@ class SharedFile:
         `work` may not call the store again: it runs under the lock, on any thread.
         """
         results: list[T] = []
-        job = _Job(doing, lambda connection: results.append(work(connection)))
+
+        def keep_result(connection: sqlite3.Connection) -> None:
+            results[:] = [work(connection)]
+
+        job = _Job(doing, keep_result)
         self._waiting.append(job)
         try:
             with self._lock:
@@ -106,18 +110,26 @@ class SharedFile:
         return group
 
     def _run_group(self, group: Sequence[_Job]) -> None:
+        job_is_at_fault = False
         try:
+            # No savepoint between them: SQLite would keep every page that they change twice.
             with self._transaction(group[0].doing) as connection:
-                if len(group) == 1:
-                    group[0].work(connection)
-                else:
-                    for job in group:
-                        self._run_apart(connection, job)
+                job_is_at_fault = True
+                for job in group:
+                    job.work(connection)
+                job_is_at_fault = False
         except BaseException as error:
             for job in group:
                 job.error = self._meaning(error, job.doing)
             if not isinstance(error, Exception):
                 raise
+            if job_is_at_fault and len(group) > 1:
+                # One has undone the work of all: now each for itself, so that it fails alone.
+                for job in group:
+                    self._run_group([job])
+        else:
+            for job in group:
+                job.error = None
         finally:
             for job in group:
                 job.done = True
@@ -148,18 +160,6 @@ class SharedFile:
         with suppress(sqlite3.OperationalError):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-
-    def _run_apart(self, connection: sqlite3.Connection, job: _Job) -> None:
-        """Run a job so that it can fail alone, unless it takes the transaction with it."""
-        connection.execute("SAVEPOINT penstock_job")
-        try:
-            job.work(connection)
-        except Exception as error:
-            if not connection.in_transaction:
-                raise
-            connection.execute("ROLLBACK TO penstock_job")
-            job.error = self._meaning(error, job.doing)
-        connection.execute("RELEASE penstock_job")
 
     def _opened_writer(self) -> sqlite3.Connection:
         if self._writer is None:

@@ -217,9 +217,10 @@ class SqliteStore(Steered, Remembers, OnCallers):
         lanes = self._read("look for work", lambda view: self._scanner.look(view, wanted))
         if not lanes:
             return []
-        return self._write(
+        handed_out = self._write(
             "claim tasks", lambda transaction: claiming.claim(transaction, wanted, lanes)
         )
+        return handed_out.claimed()
 
     def start(
         self, leases: Sequence[Lease], *, started_at: Sequence[datetime] | None = None

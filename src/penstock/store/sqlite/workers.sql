@@ -15,3 +15,6 @@ ORDER BY id;
 
 -- name: workers
 SELECT id, info, beat, beat_at, started_at FROM workers ORDER BY started_at, id;
+
+-- name: is_alive
+SELECT id FROM workers WHERE id = :worker_id;
