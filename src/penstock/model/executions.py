@@ -31,6 +31,13 @@ class NewExecution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     follow_ups: str | None = None  # JSON text: what is to be enqueued when it ends
     trace: str | None = None  # JSON text: what a tracing system passes on, as headers
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing can hold it back: neither another execution nor the time."""
+        return (
+            self.key is None and self.serial is None and self.run_at is None and self.delay is None
+        )
+
 
 class Created(NamedTuple):
     """The answer to one requested execution: `created` is False when its key was taken."""

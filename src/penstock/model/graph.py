@@ -16,6 +16,8 @@ from penstock.model.rules import ALL_SUCCEEDED, Rule
 from penstock.model.runs import RunState
 from penstock.model.states import FINAL, State
 
+MOST_DECISIONS = 1_000  # kept for each graph
+
 
 class ForEach(msgspec.Struct, frozen=True):
     """A task runs once for each element of a list."""
@@ -58,6 +60,11 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for node in self.nodes:
             found.append(frozenset(node.after).union(*(found[place] for place in node.after)))
         return tuple(found)
+
+    @cached_property
+    def decisions(self) -> dict[tuple[tuple[State, ...], bool], "Decision"]:
+        """What has been decided before, by the states and whether the run is to be cancelled."""
+        return {}
 
     @cached_property
     def has_groups(self) -> bool:
@@ -103,8 +110,8 @@ _decoder = msgspec.json.Decoder(Graph)
 class Decision(NamedTuple):
     """What follows from the states of a run's tasks."""
 
-    ready: list[int]
-    skipped: list[int]
+    ready: tuple[int, ...]
+    skipped: tuple[int, ...]
     end: RunState | None
 
 
@@ -128,6 +135,26 @@ def decide(
 
     Skipping cascades: the decision takes into account what it has just skipped.
     """
+    if graph.uses_context:
+        return _decide(graph, states, context_of, cancel_requested=cancel_requested)
+    # Then it follows from the states alone, and many runs of a workflow pass through the same.
+    known, key = graph.decisions, (tuple(states), cancel_requested)
+    decision = known.get(key)
+    if decision is None:
+        if len(known) >= MOST_DECISIONS:
+            known.clear()
+        decision = _decide(graph, states, context_of, cancel_requested=cancel_requested)
+        known[key] = decision
+    return decision
+
+
+def _decide(
+    graph: Graph,
+    states: Sequence[State],
+    context_of: Callable[[int], Mapping[str, Any]],
+    *,
+    cancel_requested: bool,
+) -> Decision:
     now = list(states)
     ready: list[int] = []
     skipped: list[int] = []
@@ -146,7 +173,8 @@ def decide(
         )
         now[place] = State.READY if runs else State.SKIPPED
         (ready if runs else skipped).append(place)
-    return Decision(ready, skipped, end_of(graph, now, cancel_requested=cancel_requested))
+    end = end_of(graph, now, cancel_requested=cancel_requested)
+    return Decision(tuple(ready), tuple(skipped), end)
 
 
 def end_of(graph: Graph, states: Sequence[State], *, cancel_requested: bool) -> RunState | None:

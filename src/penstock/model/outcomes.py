@@ -92,15 +92,9 @@ Outcome = (
 )
 
 
-def is_plain(outcome: Outcome) -> TypeGuard[Completed]:
-    """Whether the task is done, and nothing else goes on because of it."""
-    return (
-        type(outcome) is Completed
-        and outcome.run_id is None
-        and outcome.serial is None
-        and not outcome.has_follow_ups
-        and outcome.writes is None
-    )
+def enqueues_nothing(outcome: Outcome) -> TypeGuard[Completed]:
+    """Whether the task is done, and neither a follow-up nor the next of its serial comes of it."""
+    return type(outcome) is Completed and outcome.serial is None and not outcome.has_follow_ups
 
 
 EVENT_OF: dict[type[Outcome], EventType] = {

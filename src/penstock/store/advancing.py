@@ -5,6 +5,7 @@ it does not matter how many ended at once, who looks, or how often.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -63,19 +64,16 @@ def advance(
 class Standing:
     """A run that nobody else can change meanwhile, and what follows from where its tasks stand."""
 
-    def __init__(self, run: Locked, tokens: Sequence[str]) -> None:
+    def __init__(self, run: Locked, states: str) -> None:
         self.run = run
         self.graph = decode_graph(run.graph)
         self.paused = run.state == RunState.PAUSED
-        self.states: list[State] = []
-        self.lists: list[Group] = []  # the tasks that wait for their elements
-        for place, token in enumerate(tokens):
-            has_elements = token.startswith(ELEMENTS)
-            if has_elements:
-                self.lists.append(Group(run.id, place, int(token.removeprefix(ELEMENTS))))
-            self.states.append(State.RUNNING if has_elements else State(token))
+        read, lists = _read_states(states)
+        self.states = list(read)
+        # The tasks that wait for their elements.
+        self.lists = [Group(run.id, place, count) for place, count in lists]
         self.writes: dict[int, str] = {}  # by place
-        self.decision = Decision([], [], None)
+        self.decision = Decision((), (), None)
         self._more: list[Change] = []
         self._contexts: dict[int, dict[str, Any]] = {}
 
@@ -158,10 +156,26 @@ class Standing:
         return RunState.FAILED if end is not None and self.run.error is not None else end
 
 
-def states_of(writer: RunWriter, runs: Sequence[Locked]) -> Script[dict[str, list[str]]]:
-    """Where each run's tasks stand, in the order of its graph."""
+def states_of(writer: RunWriter, runs: Sequence[Locked]) -> Script[dict[str, str]]:
+    """Where each run's tasks stand, in the order of its graph, in one text."""
     rows = yield Step(writer.statements["run_states"], {"runs": _ranges(runs)})
-    return {run_id: states.split(",") for run_id, states in rows}
+    return dict(rows)
+
+
+# Many runs stand where others have stood before.
+@lru_cache(maxsize=1024)
+def _read_states(text: str) -> tuple[tuple[State, ...], tuple[tuple[int, int], ...]]:
+    """Return the states, and the places of tasks that wait for so many elements."""
+    tokens = text.split(",")
+    lists = tuple(
+        (place, int(token.removeprefix(ELEMENTS)))
+        for place, token in enumerate(tokens)
+        if token.startswith(ELEMENTS)
+    )
+    states = tuple(
+        State.RUNNING if token.startswith(ELEMENTS) else State(token) for token in tokens
+    )
+    return states, lists
 
 
 def _ranges(runs: Sequence[Locked]) -> str:

@@ -132,9 +132,9 @@ def encode_outcomes(outcomes: Iterable[Outcome]) -> str:
 
 
 def encode_completed(completed: Iterable[Completed]) -> str:
-    """Return completions after which nothing else goes on: no more of them than is written."""
+    """Return completions with no more of each than is written."""
     rows = [
-        (*outcome.lease, microseconds_at(outcome.started_at), outcome.result)
+        (*outcome.lease, microseconds_at(outcome.started_at), outcome.result, outcome.writes)
         for outcome in completed
     ]
     return _as_text(rows, doing="store an outcome")

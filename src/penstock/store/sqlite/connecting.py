@@ -55,6 +55,8 @@ def open_writer(path: str, *, busy_timeout: float) -> sqlite3.Connection:
         )
         # What has been committed survives a power cut.
         connection.execute("PRAGMA synchronous = FULL")
+        # What a statement would undo if it failed need not go through a file.
+        connection.execute("PRAGMA temp_store = MEMORY")
     except BaseException:
         connection.close()
         raise

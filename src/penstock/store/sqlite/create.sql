@@ -50,6 +50,25 @@ ORDER BY n
 ON CONFLICT DO NOTHING
 RETURNING id, state, run_at;
 
+-- name: create_one
+-- The same for a single execution that nothing holds back, as most are: nothing to unpack.
+INSERT INTO task_executions (
+    id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, trace, created_at
+)
+VALUES (
+    :id, :id, :task, :queue, :priority, :args, 'ready', :max_crashes, :follow_ups, :trace, :now
+)
+ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- name: create_one_place
+INSERT INTO task_outbox (task_execution_id, queue, priority, task)
+VALUES (:id, :queue, :priority, :task);
+
+-- name: create_one_history
+INSERT INTO execution_events (root_id, task_execution_id, type, at)
+VALUES (:id, :id, 'task.created', :now), (:id, :id, 'task.marked_ready', :now);
+
 -- name: holders
 -- Whoever stands where an execution of the call should have gone: itself, written before,
 -- or the live one that has its key.

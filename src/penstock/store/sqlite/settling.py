@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from penstock.model.events import EventType
 from penstock.model.executions import Lease
-from penstock.model.outcomes import SUSPENDED, Completed, Outcome, is_plain
+from penstock.model.outcomes import SUSPENDED, Completed, Outcome, enqueues_nothing
 from penstock.model.states import State, SubState
 from penstock.store.batches import encode_completed, encode_leases, encode_outcomes
-from penstock.store.runs import outputs_of
+from penstock.store.runs import Output, outputs_of
 from penstock.store.scripts import Row, run
 from penstock.store.sqlite.creating import advance, follow
 from penstock.store.sqlite.running import cancel_children, go_on
@@ -43,8 +43,8 @@ def _rounds(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
 
 
 def _settle_round(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
-    completed = [outcome for outcome in outcomes if is_plain(outcome)]
-    others = [outcome for outcome in outcomes if not is_plain(outcome)]
+    completed = [outcome for outcome in outcomes if enqueues_nothing(outcome)]
+    others = [outcome for outcome in outcomes if not enqueues_nothing(outcome)]
     lost = _settle_completed(transaction, completed) if completed else []
     if not others:
         return Settlement(lost, gave_back=False)
@@ -53,17 +53,20 @@ def _settle_round(transaction: Transaction, outcomes: Sequence[Outcome]) -> Sett
 
 
 def _settle_completed(transaction: Transaction, completed: Sequence[Completed]) -> list[Lease]:
-    """Settle what nothing else depends on; nearly always all of it, so nobody asks which."""
+    """Settle what enqueues nothing; nearly always all of it, so nobody asks which."""
     batch = encode_completed(completed)
     transaction.rows("tell_completed", batch=batch, now=transaction.now)
     before = transaction.connection.total_changes
     transaction.rows("settle_completed", batch=batch, now=transaction.now)
-    if transaction.connection.total_changes - before == len(completed):
-        return []
-    leases = [outcome.lease for outcome in completed]
-    rows = transaction.rows("settled_before", batch=encode_leases(leases))
-    settled = {row[0] for row in rows}
-    return [lease for n, lease in enumerate(leases) if n not in settled]
+    lost: list[Lease] = []
+    if transaction.connection.total_changes - before < len(completed):
+        leases = [outcome.lease for outcome in completed]
+        rows = transaction.rows("settled_before", batch=encode_leases(leases))
+        settled = {row[0] for row in rows}
+        lost = [lease for n, lease in enumerate(leases) if n not in settled]
+    run_ids = {outcome.run_id for outcome in completed if outcome.run_id is not None}
+    _go_on(transaction, run_ids, outputs_of(completed, lost))
+    return lost
 
 
 def _settle_others(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
@@ -81,10 +84,8 @@ def _settle_others(transaction: Transaction, outcomes: Sequence[Outcome]) -> Set
     suspended = [one.lease.execution_id for one in outcomes if isinstance(one, SUSPENDED)]
     run(wake(transaction.statements, suspended, now=transaction.now), transaction.execute)
     cancel_children(transaction, [row[0] for row in rows if row[5] == State.CANCELLED])
-    if run_ids := {row[1] for row in rows if row[1] != row[0]}:
-        known = outputs_of(outcomes[place[row[0]]] for row in rows)
-        script = go_on(transaction.statements, run_ids, known, now=transaction.now)
-        run(script, transaction.execute)
+    run_ids = {row[1] for row in rows if row[1] != row[0]}
+    _go_on(transaction, run_ids, outputs_of(outcomes[place[row[0]]] for row in rows))
     if serials := {row[8] for row in rows if row[8] is not None}:
         run(
             advance(transaction.statements, serials, now=transaction.now),
@@ -94,6 +95,12 @@ def _settle_others(transaction: Transaction, outcomes: Sequence[Outcome]) -> Set
         settled |= {row[0] for row in transaction.rows("settled_before", batch=batch)}
     lost = [outcome.lease for n, outcome in enumerate(outcomes) if n not in settled]
     return Settlement(lost, gave_back=bool(ready))
+
+
+def _go_on(transaction: Transaction, run_ids: set[str], known: dict[str, Output]) -> None:
+    if run_ids:
+        script = go_on(transaction.statements, run_ids, known, now=transaction.now)
+        run(script, transaction.execute)
 
 
 def _ready_rows(rows: Sequence[Row]) -> Iterator[ReadyRow]:

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -38,8 +37,7 @@ def encode_list(items: Sequence[object]) -> str:
     return msgspec.json.encode(items).decode()
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(NamedTuple):
     """An open transaction, and the moment at which all of it happens."""
 
     connection: sqlite3.Connection
