@@ -51,7 +51,7 @@ class TaskRow(msgspec.Struct):
     trace: str | None = None
 
 
-class Change(msgspec.Struct):
+class Change(msgspec.Struct, omit_defaults=True):
     """A waiting task that goes: ready with these arguments (None: as they are), or skipped.
 
     One that runs for each element of a list waits for them, and ends with the last.

@@ -34,7 +34,7 @@ GROWING = ("task_executions", "workflow_executions", "task_outbox", "execution_e
 
 # Before it, two connections that write and checkpoint at once can, rarely, corrupt the file.
 WAL_RESET_FIXED = (3, 51, 3)
-LARGE_LOG = 100_000_000  # bytes; SQLite checkpoints at about 4 MB when nobody is in the way
+LARGE_LOG = 100_000_000  # bytes; we checkpoint at about 16 MB when nobody is in the way
 
 _CREATED = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+)", re.MULTILINE)
 

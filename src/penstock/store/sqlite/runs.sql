@@ -87,7 +87,9 @@ SELECT trace FROM task_executions WHERE id = :task_id;
 -- name: let_go
 -- A task that waits is ready by now, or skipped, or scheduled if it was paused while it waited
 -- for its time.
-WITH batch AS MATERIALIZED (
+WITH element AS MATERIALIZED (
+    SELECT value FROM json_each(:tasks)
+), batch AS MATERIALIZED (
     SELECT json_extract(value, '$.id') AS id,
            json_extract(value, '$.state') AS state,
            json_extract(value, '$.args') AS args,
@@ -95,7 +97,7 @@ WITH batch AS MATERIALIZED (
            json_extract(value, '$.error') AS error,
            json_extract(value, '$.writes') AS writes,
            json_extract(value, '$.awaits') AS awaits
-    FROM json_each(:tasks)
+    FROM element
 )
 UPDATE task_executions AS task
 SET state = CASE WHEN batch.state = 'ready' AND task.run_at > :now THEN 'scheduled' ELSE batch.state END,
