@@ -7,7 +7,7 @@ import pytest
 
 from penstock.store.contract import Store
 from penstock.testing.clock import ManualClock
-from tests.contract.databases import Database, count
+from tests.contract.databases import Database, SqliteDatabase, count
 from tests.contract.support import MINUTE, claim, enqueue, enqueue_many, finish, ids, worker
 
 
@@ -60,6 +60,22 @@ def test_a_place_in_the_outbox_does_not_hand_out_a_running_task(
 
     assert store.settle([finish(running)]) == []
     database.query("DELETE FROM task_outbox")
+
+
+def test_arguments_written_as_bytes_stop_nobody_s_claim(sqlite: SqliteDatabase) -> None:
+    store = sqlite.open()
+    worker(store)
+    wanted = enqueue_many(store, 3)
+    sqlite.query(
+        "UPDATE task_executions SET args = CAST('{}' AS blob) WHERE id = :id", {"id": wanted[1]}
+    )
+
+    claimed = claim(store)
+
+    assert ids(claimed) == wanted
+    assert claimed[1].args == "{}"
+    store.settle([finish(one) for one in claimed])
+    store.close()
 
 
 def test_the_sequence_does_not_start_again_when_the_outbox_is_empty(store: Store) -> None:

@@ -52,11 +52,12 @@ LIMIT 1;
 
 -- name: look_at_lane
 -- What stands in a lane, with the execution that may be handed out for it, if there is one.
--- In one row: each row more would be one more turn with the interpreter's lock.
+-- In one row: each row more would be one more turn with the interpreter's lock. (JSON holds no
+-- BLOB, and somebody may have written one as arguments.)
 -- :most_steps bounds the walk over rows of unknown tasks while everybody else waits. Nothing for
 -- a worker that has been declared dead while it waited for the lock.
 SELECT json_group_array(json_array(
-    place.seq, task.id, task.root_id, task.fence, task.task, task.args, task.queue, task.priority,
+    place.seq, task.id, task.root_id, task.fence, task.task, CAST(task.args AS text), task.queue, task.priority,
     task.attempt, task.retries, task.crashes, task.suspect, task.serial, task.follow_ups,
     coalesce(task.run_at, CASE task.attempt WHEN 0 THEN task.created_at END), task.trace
 ))

@@ -19,10 +19,16 @@ WHERE task.id = batch.id AND task.fence = batch.fence AND task.worker_id IS batc
   AND (step.type = 'task.completed' OR batch.started_at_us IS NOT NULL);
 
 -- name: settle_completed
--- What `settle` does, for completions that enqueue nothing: no rows come back.
-WITH element AS MATERIALIZED (
-    SELECT value FROM json_each(:batch)
-), batch AS MATERIALIZED (
+-- What `settle` does, for completions that enqueue nothing: no rows come back, but their number.
+-- It begins with UPDATE, or Python would not count.
+UPDATE task_executions AS task
+SET state = 'completed', sub_state = NULL, suspect = 0, fence = task.fence + 1,
+    settled_fence = task.fence, worker_id = NULL, result = batch.result, writes = batch.writes,
+    awaits = NULL, started_at = coalesce(batch.started_at_us, task.started_at), finished_at = :now
+FROM (
+    WITH element AS MATERIALIZED (
+        SELECT value FROM json_each(:batch)
+    )
     SELECT json_extract(value, '$[0]') AS id,
            json_extract(value, '$[1]') AS fence,
            json_extract(value, '$[2]') AS worker_id,
@@ -30,12 +36,8 @@ WITH element AS MATERIALIZED (
            json_extract(value, '$[4]') AS result,
            json_extract(value, '$[5]') AS writes
     FROM element
-)
-UPDATE task_executions AS task
-SET state = 'completed', sub_state = NULL, suspect = 0, fence = task.fence + 1,
-    settled_fence = task.fence, worker_id = NULL, result = batch.result, writes = batch.writes,
-    awaits = NULL, started_at = coalesce(batch.started_at_us, task.started_at), finished_at = :now
-FROM batch
+    LIMIT -1
+) AS batch
 WHERE task.id = batch.id AND task.fence = batch.fence AND task.worker_id IS batch.worker_id;
 
 -- name: settle

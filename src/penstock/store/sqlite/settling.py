@@ -56,10 +56,8 @@ def _settle_completed(transaction: Transaction, completed: Sequence[Completed]) 
     """Settle what enqueues nothing; nearly always all of it, so nobody asks which."""
     batch = encode_completed(completed)
     transaction.rows("tell_completed", batch=batch, now=transaction.now)
-    before = transaction.connection.total_changes
-    transaction.rows("settle_completed", batch=batch, now=transaction.now)
     lost: list[Lease] = []
-    if transaction.connection.total_changes - before < len(completed):
+    if transaction.count("settle_completed", batch=batch, now=transaction.now) < len(completed):
         leases = [outcome.lease for outcome in completed]
         rows = transaction.rows("settled_before", batch=encode_leases(leases))
         settled = {row[0] for row in rows}

@@ -47,6 +47,10 @@ class Transaction(NamedTuple):
     def rows(self, name: str, /, **parameters: object) -> list[Row]:
         return self.connection.execute(self.statements[name].sql, parameters).fetchall()
 
+    def count(self, name: str, /, **parameters: object) -> int:
+        """Run a statement that returns no rows; return how many it has changed."""
+        return self.connection.execute(self.statements[name].sql, parameters).rowcount
+
     def execute(self, step: Step) -> list[Row]:
         return self.connection.execute(step.statement.sql, step.parameters).fetchall()
 

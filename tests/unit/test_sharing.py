@@ -1,0 +1,101 @@
+"""Threads that write to one SQLite file at the same time share a transaction, not their fate."""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.store.sqlite.sharing import SharedFile
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[SharedFile]:
+    shared = SharedFile(str(tmp_path / "shared.db"), busy_timeout=5)
+    shared.write("make a table", lambda it: it.execute("CREATE TABLE said (word TEXT UNIQUE)"))
+    yield shared
+    shared.close()
+
+
+def say(word: str) -> Callable[[sqlite3.Connection], str]:
+    def work(connection: sqlite3.Connection) -> str:
+        connection.execute("INSERT INTO said VALUES (?)", (word,))
+        return word
+
+    return work
+
+
+def write_together(
+    file: SharedFile, jobs: list[Callable[[sqlite3.Connection], str]]
+) -> list[str | BaseException]:
+    """Let all of them gather behind a first one, so that they come in one group."""
+    answers: list[str | BaseException] = [""] * len(jobs)
+    held, go = threading.Event(), threading.Event()
+
+    def hold(_: sqlite3.Connection) -> None:
+        held.set()
+        assert go.wait(10)
+
+    def write(place: int) -> None:
+        try:
+            answers[place] = file.write("say a word", jobs[place])
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            answers[place] = error
+
+    first = threading.Thread(target=file.write, args=("hold the lock", hold))
+    first.start()
+    assert held.wait(10)
+    threads = [threading.Thread(target=write, args=(place,)) for place in range(len(jobs))]
+    for thread in threads:
+        thread.start()
+    while len(file._waiting) < len(jobs):
+        time.sleep(0.001)
+    go.set()
+    for thread in (first, *threads):
+        thread.join(10)
+    return answers
+
+
+def words(file: SharedFile) -> list[str]:
+    return [row[0] for row in file.read("read", lambda it: it.execute("SELECT * FROM said"))]
+
+
+def test_those_who_wait_together_share_one_transaction(
+    file: SharedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: list[str] = []
+    whole = file._patiently
+
+    def counted(connection: sqlite3.Connection, sql: str, *rest: Any) -> None:
+        commits.append(sql)
+        whole(connection, sql, *rest)
+
+    monkeypatch.setattr(file, "_patiently", counted)
+
+    assert write_together(file, [say("a"), say("b"), say("c")]) == ["a", "b", "c"]
+
+    assert commits.count("COMMIT") == 2  # the one that held the lock, and all the others
+    assert sorted(words(file)) == ["a", "b", "c"]
+
+
+def test_who_fails_in_a_group_fails_alone(file: SharedFile) -> None:
+    answers = write_together(file, [say("a"), say("b"), say("a"), say("c")])
+
+    assert sorted(one for one in answers if isinstance(one, str)) == ["a", "b", "c"]
+    assert sum(isinstance(answer, BaseException) for answer in answers) == 1
+    assert sorted(words(file)) == ["a", "b", "c"]
+
+
+def test_half_of_what_a_failing_one_wrote_is_gone(file: SharedFile) -> None:
+    def half(connection: sqlite3.Connection) -> str:
+        say("half")(connection)
+        message = "changed its mind"
+        raise RuntimeError(message)
+
+    answers = write_together(file, [say("a"), half, say("b")])
+
+    assert isinstance(answers[1], RuntimeError)
+    assert sorted(words(file)) == ["a", "b"]
