@@ -69,7 +69,7 @@ def test_those_who_wait_together_share_one_transaction(
     commits: list[str] = []
     whole = file._patiently
 
-    def counted(connection: sqlite3.Connection, sql: str, *rest: Any) -> None:
+    def counted(connection: sqlite3.Connection, sql: str, *rest: Any) -> None:  # noqa: ANN401
         commits.append(sql)
         whole(connection, sql, *rest)
 

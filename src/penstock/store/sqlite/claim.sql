@@ -1,6 +1,6 @@
 -- A lane is what has one order: a queue, a priority, and whether its tasks are suspect.
 -- INDEXED BY, here and elsewhere: ANALYZE may have seen an almost empty table, and a plan
--- made for that one walks the full one.
+-- made for that one walks the full one. NOT INDEXED leaves the row's own number to enter by.
 
 -- name: newest_seq
 SELECT seq FROM sqlite_sequence WHERE name = 'task_outbox';
@@ -57,8 +57,9 @@ LIMIT 1;
 -- :most_steps bounds the walk over rows of unknown tasks while everybody else waits. Nothing for
 -- a worker that has been declared dead while it waited for the lock.
 SELECT json_group_array(json_array(
-    place.seq, task.id, task.root_id, task.fence, task.task, CAST(task.args AS text), task.queue, task.priority,
-    task.attempt, task.retries, task.crashes, task.suspect, task.serial, task.follow_ups,
+    place.seq, place.task_execution_id, task.root_id, task.fence, task.task,
+    CAST(task.args AS text), task.queue, task.priority, task.attempt, task.retries, task.crashes,
+    task.suspect, task.serial, task.follow_ups,
     coalesce(task.run_at, CASE task.attempt WHEN 0 THEN task.created_at END), task.trace
 ))
 FROM (
@@ -73,25 +74,30 @@ FROM (
       AND EXISTS (SELECT id FROM workers WHERE id = :worker_id)
     LIMIT :limit
 ) AS lane
-CROSS JOIN task_outbox AS place ON place.seq = lane.seq
+CROSS JOIN task_outbox AS place NOT INDEXED ON place.seq = lane.seq
 LEFT JOIN task_executions AS task ON task.id = place.task_execution_id AND task.state = 'ready';
 
 -- name: hand_out
 -- SQLite has one writer, and every transaction of ours begins IMMEDIATE: no other claim can
 -- start until this one commits, so there are no row locks to take.
+WITH taken AS MATERIALIZED (
+    SELECT place.seq, place.task_execution_id AS id
+    FROM json_each(:seqs) AS asked
+    CROSS JOIN task_outbox AS place NOT INDEXED ON place.seq = asked.value
+)
 UPDATE task_executions AS task
 SET state = 'running', sub_state = 'active', attempt = attempt + 1, fence = fence + 1,
-    worker_id = :worker_id, seq = place.seq, claimed_at = :now, started_at = NULL, progress = NULL
-FROM task_outbox AS place
-WHERE place.seq IN (SELECT value FROM json_each(:seqs))
-  AND task.id = place.task_execution_id AND task.state = 'ready';
+    worker_id = :worker_id, seq = taken.seq, claimed_at = :now, started_at = NULL, progress = NULL
+FROM taken
+WHERE task.id = taken.id AND task.state = 'ready';
 
 -- name: tell_claimed
 INSERT INTO execution_events (root_id, task_execution_id, type, data, worker_id, at)
 SELECT task.root_id, task.id, 'task.claimed', '{"attempt":' || task.attempt || '}', :worker_id, :now
-FROM json_each(:seqs) AS handed_out
-CROSS JOIN task_outbox AS place ON place.seq = handed_out.value
+FROM json_each(:seqs) AS taken
+CROSS JOIN task_outbox AS place NOT INDEXED ON place.seq = taken.value
 CROSS JOIN task_executions AS task ON task.id = place.task_execution_id;
 
 -- name: leave_outbox
-DELETE FROM task_outbox WHERE seq IN (SELECT value FROM json_each(:seqs));
+DELETE FROM task_outbox INDEXED BY task_outbox_execution
+WHERE task_execution_id IN (SELECT value FROM json_each(:ids));

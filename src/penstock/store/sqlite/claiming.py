@@ -155,7 +155,7 @@ class HandedOut(NamedTuple):
 def claim(transaction: Transaction, wanted: Wanted, lanes: Sequence[tuple[Lane, int]]) -> HandedOut:
     """Hand out what is in these lanes, in their order. Runs under the write lock."""
     places = _look_at(transaction, wanted, lanes)
-    found = [place for place in places if place[1] is not None]
+    found = [place for place in places if place[2] is not None]
     if found:
         seqs = encode_list([place[0] for place in found])
         whose = {"worker_id": wanted.worker_id, "now": transaction.now}
@@ -163,7 +163,7 @@ def claim(transaction: Transaction, wanted: Wanted, lanes: Sequence[tuple[Lane, 
         transaction.rows("tell_claimed", seqs=seqs, **whose)
     if places:
         # Also those that stand for nothing: nobody could ever take them.
-        transaction.rows("leave_outbox", seqs=encode_list([place[0] for place in places]))
+        transaction.rows("leave_outbox", ids=encode_list([place[1] for place in places]))
     return HandedOut(found, wanted.worker_id, transaction.now)
 
 
