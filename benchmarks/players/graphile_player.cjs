@@ -8,12 +8,23 @@ const { run, makeWorkerUtils, Logger } = there("graphile-worker");
 
 const connectionString = process.env.BENCH_URL;
 const pid = String(process.pid).padStart(9, "0");
+const writeEvery = 10; // milliseconds
 let descriptor = null;
+let begun = [];
 
+// Notes that are written down later: a write for each would cost more than some tasks.
 function record(number) {
+  if (begun.length === 0) setTimeout(write, writeEvery);
+  begun.push([number, process.hrtime.bigint()]);
+}
+
+function write() {
   descriptor ??= fs.openSync(process.env.BENCH_RECORD, "a");
-  const at = String(process.hrtime.bigint()).padStart(20, "0");
-  fs.writeSync(descriptor, `${String(number).padStart(9, "0")} ${pid} ${at}\n`);
+  const lines = begun.map(
+    ([number, at]) => `${String(number).padStart(9, "0")} ${pid} ${String(at).padStart(20, "0")}\n`,
+  );
+  begun = [];
+  fs.writeSync(descriptor, lines.join(""));
 }
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
