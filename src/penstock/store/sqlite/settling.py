@@ -56,15 +56,15 @@ def _settle_completed(transaction: Transaction, completed: Sequence[Completed]) 
     """Settle what enqueues nothing; nearly always all of it, so nobody asks which."""
     batch = encode_completed(completed)
     transaction.rows("tell_completed", batch=batch, now=transaction.now)
-    lost: list[Lease] = []
-    if transaction.count("settle_completed", batch=batch, now=transaction.now) < len(completed):
-        leases = [outcome.lease for outcome in completed]
-        rows = transaction.rows("settled_before", batch=encode_leases(leases))
-        settled = {row[0] for row in rows}
-        lost = [lease for n, lease in enumerate(leases) if n not in settled]
+    moved = transaction.count("settle_completed", batch=batch, now=transaction.now)
+    all_moved = moved == len(completed)
     run_ids = {outcome.run_id for outcome in completed if outcome.run_id is not None}
-    _go_on(transaction, run_ids, outputs_of(completed, lost))
-    return lost
+    _go_on(transaction, run_ids, outputs_of(completed if all_moved else []))
+    if all_moved:
+        return []
+    leases = [outcome.lease for outcome in completed]
+    settled = {row[0] for row in transaction.rows("settled_before", batch=encode_leases(leases))}
+    return [lease for n, lease in enumerate(leases) if n not in settled]
 
 
 def _settle_others(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
