@@ -1,8 +1,8 @@
 """`make test`: first what bears it, a test on every core; then the rest, one after the other.
 
-Tests that kill, stop and time processes want a machine that does little else, so they have a step
-of their own. Arguments go to pytest in both steps; who names files, or asks for something that only
-one run can answer (`--pdb`, `--lf`, …), gets one plain run.
+Tests that are marked `alone` want a machine that does little else, so they have a step of their
+own. Arguments go to pytest in both steps; who names files, or asks for something that only one run
+can answer (`--pdb`, `--lf`, …), gets one plain run.
 """
 
 import json
@@ -18,19 +18,13 @@ from pathlib import Path
 
 import click
 
+from tests.support.parts import ALONE, PART, TOGETHER
 from tests.support.postgres import OWN_SERVER
 from tests.support.telling import TOLD_IN, Told
 
 ROOT = Path(__file__).parents[1]
-TOGETHER = [
-    "tests/contract",  # the longest first
-    "tests/docs",
-    "tests/examples",
-    "tests/mutants",
-    "tests/typing",
-    "tests/unit",
-    "tests/test_packaging.py",
-]
+# Files stay whole, in the order that the part puts them in.
+IN_FILES = ("--dist", "loadfile", "--no-loadscope-reorder")
 MOST_AT_A_TIME = 8  # each has a PostgreSQL of its own
 
 _BUNDLE = re.compile("-[vqxsl]+")
@@ -52,13 +46,13 @@ def main(arguments: Sequence[str]) -> int:
         told_in = Path(place) / "told"
         click.echo(f"Step 1 of 2: {at_a_time} tests at a time.")
         together = _pytest(
-            [*arguments, "-n", str(at_a_time), "--dist", "loadfile", *TOGETHER], told_in=told_in
+            [*arguments, "-n", str(at_a_time), *IN_FILES, *_part(TOGETHER)], told_in=told_in
         )
         ended_early = together not in {0, FAILED, NOTHING_FOUND}
         if ended_early or (together == FAILED and _names_one_of(arguments, STOP_EARLY)):
             return together
         click.echo("\nStep 2 of 2: one test at a time.")
-        alone = _pytest([*arguments, *(f"--ignore={path}" for path in TOGETHER)])
+        alone = _pytest([*arguments, *_part(ALONE)])
         _tell(json.loads(told_in.read_text()), took=time.monotonic() - began)
     return _both(together, alone)
 
@@ -82,6 +76,10 @@ def _names_one_of(arguments: Iterable[str], options: Sequence[str]) -> bool:
             if one.startswith(option) or (option[1:] in letters and option[1:]):
                 return True
     return False
+
+
+def _part(name: str) -> list[str]:
+    return ["-p", "tests.support.parts", f"{PART}={name}"]
 
 
 def _pytest(arguments: Sequence[str], *, told_in: Path | None = None) -> int:

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from tests.docs.settling import Words
 
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands-at-work.md"
+WRITE = os.environ.get("WRITE_PAGES") == "1"  # what has been said becomes what the page shows
 PATIENCE = 60.0
 
 _PART = re.compile(
@@ -107,6 +109,19 @@ class Tour:
             check=False,
             timeout=PATIENCE,
         )
+
+
+def check(tour: Tour) -> None:
+    """Follow the page, and expect it to show what has been said; or let it show that."""
+    page = PAGE.read_text("utf-8")
+    followed = tour.followed(page)
+    if WRITE:
+        if tour.database == "sqlite":
+            page = followed
+        else:
+            page = with_parts_of(followed, page, database=tour.database)
+        PAGE.write_text(page, "utf-8")
+    assert followed == page, "if it should be so: WRITE_PAGES=1 pytest tests/docs/test_commands*.py"
 
 
 def with_parts_of(followed: str, page: str, *, database: str) -> str:

@@ -1,30 +1,15 @@
-"""The page with every command shows what they really say, on both databases."""
+"""The page with every command shows what they really say."""
 
-import os
 import socket
 from pathlib import Path
 
 import pytest
 
 from penstock.cli.reference import all_commands
-from tests.docs.commands import CommandFailed, Tour, with_parts_of
+from tests.docs.commands import PAGE, CommandFailed, Tour, check
 from tests.docs.settling import Words
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands-at-work.md"
-WRITE = os.environ.get("WRITE_PAGES") == "1"  # what has been said becomes what the page shows
 ELSEWHERE = {"penstock demo", "penstock bench"}  # a show of a minute, and figures of one machine
-
-
-def check(tour: Tour) -> None:
-    page = PAGE.read_text("utf-8")
-    followed = tour.followed(page)
-    if WRITE:
-        if tour.database == "sqlite":
-            page = followed
-        else:
-            page = with_parts_of(followed, page, database=tour.database)
-        PAGE.write_text(page, "utf-8")
-    assert followed == page, "if it should be so: WRITE_PAGES=1 pytest tests/docs/test_commands.py"
 
 
 @pytest.mark.slow
@@ -32,16 +17,6 @@ def check(tour: Tour) -> None:
 def test_the_page_shows_what_commands_say_on_sqlite(tmp_path: Path) -> None:
     settings = '[database]\nurl = "sqlite:///orders.db"\n'
     check(Tour("sqlite", tmp_path, settings, Words(tmp_path)))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.postgres
-def test_commands_say_the_same_on_postgres(
-    tmp_path: Path, postgres_url: str, postgres_schema: str
-) -> None:
-    settings = f'[database]\nurl = "{postgres_url}"\nschema = "{postgres_schema}"\n'
-    check(Tour("postgres", tmp_path, settings, Words(tmp_path, postgres_url, postgres_schema)))
 
 
 def test_every_command_is_on_the_page() -> None:

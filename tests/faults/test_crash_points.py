@@ -63,9 +63,11 @@ def test_a_worker_killed_at_this_point_loses_nothing(
 def test_a_worker_that_stood_still_at_this_point_changes_nothing_any_more(
     app: App, place: Place, workers: Workers, point: str
 ) -> None:
+    # Another of its threads, stopped in the middle of a claim or a heartbeat, would keep SQLite's
+    # lock for ever: all tasks are claimed at once, while its heart is quiet.
+    zombie = workers.start_with({point: "stop"}, slots=COUNT, heartbeat=1, lease=5)
+    workers.wait_for_beat(zombie)
     ids = enqueue_steps(app)
-    # All at once: stopped in the middle of another claim, it would keep SQLite's lock for ever.
-    zombie = workers.start_with({point: "stop"}, slots=COUNT, **QUICK)
     zombie.wait_until_stopped()
     healthy = workers.start(slots=4, **QUICK)
 

@@ -5,6 +5,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import pytest
 
@@ -15,7 +16,10 @@ from tests.support.workers import wait_until
 
 log = logging.getLogger(__name__)
 
-pytestmark = [pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [
+    *(pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(180)),
+    pytest.mark.alone,  # it compares how fast a worker is before and after
+]
 
 TASKS = 100_000
 AT_ONCE = 5_000
@@ -60,8 +64,16 @@ def unexplained(store: Store, began: Counter[int], ids: Sequence[str]) -> list[s
     ]
 
 
-def test_a_crash_of_the_server_in_the_middle_of_a_drain_loses_nothing(server: Server) -> None:
-    app, began = App(server.url, migrate=True), Counter[int]()
+@pytest.fixture
+def app(server: Server) -> Iterator[App]:
+    with closing(App(server.url, migrate=True)) as app:
+        yield app
+
+
+def test_a_crash_of_the_server_in_the_middle_of_a_drain_loses_nothing(
+    server: Server, app: App
+) -> None:
+    began = Counter[int]()
 
     @app.task(retry=None)
     async def step(number: int) -> int:
@@ -94,5 +106,4 @@ def test_a_crash_of_the_server_in_the_middle_of_a_drain_loses_nothing(server: Se
     assert counts == {**dict.fromkeys(counts, 0), "completed": TASKS}
     assert len(began) == TASKS
     assert unexplained(app.store, began, ids) == []
-    app.close()
     assert after > 0.7 * before

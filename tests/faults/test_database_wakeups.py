@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 from statistics import median
 
@@ -68,13 +69,14 @@ def said(caplog: pytest.LogCaptureFixture, text: str) -> int:
 def test_work_is_found_by_the_poll_when_the_listening_connection_is_half_open(
     server: Server, proxy: Proxy, app: App
 ) -> None:
-    store = PostgresStore(server.url, listen_url=proxy.url(server.url))
-    with working(worker_of(app, store, poll=POLL)):
+    with (
+        closing(PostgresStore(server.url, listen_url=proxy.url(server.url))) as store,
+        working(worker_of(app, store, poll=POLL)),
+    ):
         wait_until(lambda: server.listeners() == 1)
         assert min(latency(app) for _ in range(5)) < POLL / 10
         assert proxy.leave_half_open() == 1
         assert latency(app) < POLL + 1
-    store.close()
 
 
 def test_work_whose_notification_never_came_is_found_by_the_poll(server: Server, app: App) -> None:
@@ -104,15 +106,16 @@ def test_a_worker_that_cannot_listen_polls_and_says_so_once(
     server: Server, proxy: Proxy, app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy.refuse()
-    store = PostgresStore(server.url, listen_url=proxy.url(server.url))
-    with working(worker_of(app, store, poll=30)):
+    with (
+        closing(PostgresStore(server.url, listen_url=proxy.url(server.url))) as store,
+        working(worker_of(app, store, poll=30)),
+    ):
         found_after = [latency(app) for _ in range(4)]
         assert max(found_after) < WITHOUT_LISTEN + 1
         assert said(caplog, "not listening for new work") == 1
         proxy.accept()
         wait_until(lambda: server.listeners() == 1)
         assert min(latency(app) for _ in range(5)) < WITHOUT_LISTEN / 10
-    store.close()
     assert said(caplog, "not listening for new work") == 1
     assert said(caplog, "listening for new work again") == 1
 
@@ -122,16 +125,17 @@ def test_without_notifications_a_worker_looks_twice_a_second_and_says_so_once(
 ) -> None:
     caplog.set_level(logging.INFO, "penstock.worker")
     server.log_statements()
-    store = PostgresStore(server.url, notify=False)
     seconds = 5
-    with working(worker_of(app, store, poll=30)):
+    with (
+        closing(PostgresStore(server.url, notify=False)) as store,
+        working(worker_of(app, store, poll=30)),
+    ):
         latency(app)
         place = server.end_of_log()
         time.sleep(seconds)
         seen = server.statements_since(place)
         assert latency(app) < WITHOUT_LISTEN + 1
         assert server.listeners() == 0
-    store.close()
     looks = sum("RECURSIVE lane" in statement for statement in seen)
     assert seconds / WITHOUT_LISTEN - 2 <= looks <= seconds / WITHOUT_LISTEN + 1
     assert said(caplog, "looked for every 0.5 s") == 1

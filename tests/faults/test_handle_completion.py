@@ -1,14 +1,17 @@
 """Effect and completion in one transaction, whatever is killed: one effect for each task."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing
 
 import pytest
 
-from penstock import App
+from penstock import App, TaskHandle
 from penstock.model.events import EventType
+from penstock.testing import Faults
 from tests.support import handling
-from tests.support.handling import effects, make_effects, reached, start
-from tests.support.workers import QUICK, Place, Workers, counted, types, wait_until
+from tests.support.handling import connect, effects, make_effects, reached, start
+from tests.support.workers import PATIENCE, QUICK, Place, Workers, counted, types, wait_until
 
 # 200 runs in all. SQLite has one writer: of those that have begun to write, one comes further,
 # and the others wait for it where they are.
@@ -111,3 +114,45 @@ def test_a_worker_killed_with_a_transaction_left_open_leaves_one_effect(
     start(workers, slots=count, **QUICK)
 
     there_is_one_effect_of_each(app, place, ids)
+
+
+def test_a_start_that_is_being_told_comes_before_the_completion(
+    make_app: Callable[[], App], place: Place
+) -> None:
+    """Behind it, the start would wait for the handler's transaction, and everybody for the start.
+
+    SQLite has one writer: there everybody waits in any case.
+    """
+    app, gate = make_app(), threading.Event()
+    telling, completed = threading.Event(), threading.Event()
+
+    def let_the_handler_go_ahead() -> None:
+        telling.set()
+        completed.wait(0.5)
+
+    @app.task
+    def pay(handle: TaskHandle) -> None:
+        telling.wait(PATIENCE)
+        with closing(connect(place.url, place.schema)) as connection:
+            handle.complete(None, connection=connection)
+            completed.set()
+            gate.wait(PATIENCE)
+            connection.commit()
+
+    @app.task
+    def other() -> int:
+        return 1
+
+    paid = pay.enqueue()
+    faults = Faults().at("before_start", let_the_handler_go_ahead)
+    with faults.injected(app), app.worker(slots=2):
+        assert completed.wait(PATIENCE)
+        if place.url.startswith("sqlite"):
+            gate.set()
+        assert other.enqueue().result(timeout=10) == 1
+        gate.set()
+        paid.result(timeout=20)
+
+    assert [event.type for event in paid.history()][-3:] == [
+        "task.claimed", "task.started", "task.completed",
+    ]  # fmt: skip

@@ -19,7 +19,7 @@ OF_A_CORE = 0.10
 MOST_MEMORY = 150 * MB  # of the whole process
 TICKS = os.sysconf("SC_CLK_TCK")
 
-pytestmark = [pytest.mark.slow, pytest.mark.performance]
+pytestmark = pytest.mark.slow
 
 
 def memory(pid: int) -> int:

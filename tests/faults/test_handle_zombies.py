@@ -1,6 +1,5 @@
 """A worker that was stopped past its lease cannot commit what another has taken over."""
 
-import signal
 import time
 from collections.abc import Callable
 
@@ -37,9 +36,9 @@ def test_a_zombie_that_wakes_before_it_completes_takes_no_effect(
     wait_until(lambda: counted(app.store, ids, EventType.STARTED).total() == 5)
     start(workers, slots=5, **BRISK)
 
-    zombie.signal(signal.SIGSTOP)
+    workers.stand_still(zombie)
     assert {app.get(one).result(timeout=20) for one in ids} == {"2"}
-    zombie.signal(signal.SIGCONT)
+    zombie.proceed()
     paying.open_gate()
     wait_until(lambda: zombie.logged("refused: its lease went to another worker") == 5)
 
@@ -61,10 +60,10 @@ def test_a_zombie_that_had_completed_is_not_run_again_and_may_commit(
     (run,) = paying.runs()
     (owner,) = [one for one in both if str(one.pid) == run.pid]
 
-    owner.signal(signal.SIGSTOP)
+    owner.stop()
     asleep_for(3 * LEASE)
     paying.open_gate()
-    owner.signal(signal.SIGCONT)
+    owner.proceed()
 
     assert execution.result(timeout=20) == "1"
     assert effects(paying) == [execution.id]
@@ -83,7 +82,7 @@ def test_a_zombie_whose_transaction_the_server_has_ended_cannot_commit_it(
     wait_until(lambda: counted(app.store, [execution.id], EventType.CLAIMED).total() == 1)
     start(workers, slots=1, poll=0.2, **BRISK)
 
-    zombie.signal(signal.SIGSTOP)
+    workers.stand_still(zombie)
     with psycopg.connect(paying.url, autocommit=True) as server:
         server.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -93,7 +92,7 @@ def test_a_zombie_whose_transaction_the_server_has_ended_cannot_commit_it(
     wait_until(lambda: len(paying.runs()) == 2)
     paying.open_gate()
     assert execution.result(timeout=20)
-    zombie.signal(signal.SIGCONT)
+    zombie.proceed()
     wait_until(lambda: zombie.logged("refused: its lease went to another worker") == 1)
 
     assert (paying.directory / "refused").read_text() in {"OperationalError", "AdminShutdown"}
@@ -111,9 +110,9 @@ def test_a_zombie_stops_waiting_for_what_others_wait_for_now(
     wait_until(lambda: counted(app.store, [execution.id], EventType.DEFERRED).total() == 1)
     healthy = start(workers, slots=1, **BRISK)
 
-    zombie.signal(signal.SIGSTOP)
+    workers.stand_still(zombie)
     wait_until(lambda: counted(app.store, [execution.id], EventType.DEFERRED).total() == 2)
-    zombie.signal(signal.SIGCONT)
+    zombie.proceed()
     wait_until(lambda: zombie.logged("refused: its lease went to another worker") == 1)
 
     assert execution.refresh().sub_state == "deferred"

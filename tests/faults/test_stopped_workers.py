@@ -43,13 +43,13 @@ def test_a_worker_that_was_stopped_for_long_is_refused_and_goes_on_under_a_new_i
     (old_id,) = workers.ids_of(stopped)
     healthy = workers.start(slots=6, **BRISK)
 
-    stopped.signal(signal.SIGSTOP)
+    workers.stand_still(stopped)
     stopped_at = time.monotonic()
     wait_until(lambda: counted(app.store, ids, EventType.RECOVERED).total() == 6)
     wait_until(lambda: len(place.runs()) == 12)
     wait_until(lambda: time.monotonic() - stopped_at > 2 * LEASE)
     claimed_before = claimed_by(app, old_id)
-    stopped.signal(signal.SIGCONT)
+    stopped.proceed()
     wait_until(lambda: workers.ids_of(stopped) not in ([old_id], []))
     place.open_gate()
 
@@ -72,9 +72,9 @@ def test_a_worker_may_get_back_the_very_task_that_was_taken_from_it(
     stopped = workers.start(slots=2, **BRISK)
     wait_until(lambda: len(place.runs()) == 1)
     watching = workers.start(slots=1, queues=["elsewhere"], **BRISK)
-    stopped.signal(signal.SIGSTOP)
+    workers.stand_still(stopped)
     wait_until(lambda: counted(app.store, [execution.id], EventType.RECOVERED).total() == 1)
-    stopped.signal(signal.SIGCONT)
+    stopped.proceed()
     wait_until(lambda: len(place.runs()) == 2)
     place.open_gate()
 
@@ -96,16 +96,16 @@ def test_workers_that_were_stopped_together_do_not_bury_each_other(
     def beat(worker_id: str) -> int:
         return next((one.beat for one in app.store.workers() if one.info.id == worker_id), -1)
 
-    both[1].signal(signal.SIGSTOP)
+    workers.stand_still(both[1])
     seen = beat(first_id)
     wait_until(lambda: beat(first_id) > seen + 1, what="the first has seen the second's last beat")
-    both[0].signal(signal.SIGSTOP)
+    workers.stand_still(both[0])
     asleep_since = time.monotonic()
     wait_until(lambda: time.monotonic() - asleep_since > 1.5 * LEASE)
     seen = beat(first_id)
-    both[0].signal(signal.SIGCONT)
+    both[0].proceed()
     wait_until(lambda: beat(first_id) > seen + 1, what="the first has seen that beat again")
-    both[1].signal(signal.SIGCONT)
+    both[1].proceed()
     seen = beat(second_id)
     wait_until(lambda: beat(second_id) > seen + 2)
 

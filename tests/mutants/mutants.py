@@ -17,6 +17,8 @@ OUTBOX = "tests/contract/test_outbox.py"
 WAITS = "tests/contract/test_waits.py"
 ORPHANS = "tests/contract/test_waits_orphans.py"
 ON_CALLERS = "tests/contract/on_callers/test_runs_on_callers.py"
+COMPLETE_ON = "tests/contract/on_callers/test_complete_on.py"
+COMPLETION = "tests/faults/test_handle_completion.py"
 
 
 class Mutant(NamedTuple):
@@ -325,6 +327,29 @@ MUTANTS = (
         "SELECT root_id FROM moved WHERE root_id <> id\n",
         "SELECT root_id FROM moved WHERE false\n",
         (f"{ON_CALLERS}::test_dependents_go_on_after_the_commit_of_a_completion",),
+        "complete",
+    ),
+    Mutant(
+        "a completion overtakes the start that is just being told",
+        f"{ENGINE}desk.py",
+        "            self.settler.wait_until_told(self.attempt.claimed.lease)\n",
+        "            pass\n",
+        (f"{COMPLETION}::test_a_start_that_is_being_told_comes_before_the_completion",),
+    ),
+    Mutant(
+        "sqlite: a completion does not look whether the start is known",
+        f"{SQLITE}complete.sql",
+        " AND started_at IS NULL",
+        "",
+        (f"{COMPLETE_ON}::test_a_start_that_is_known_is_not_told_again",),
+        "start_unless_known",
+    ),
+    Mutant(
+        "postgres: a completion does not look whether the start is known",
+        f"{PG}complete.sql",
+        "CASE WHEN before.started_at IS NULL THEN moment.started_at END",
+        "moment.started_at",
+        (f"{COMPLETE_ON}::test_a_start_that_is_known_is_not_told_again",),
         "complete",
     ),
     Mutant(

@@ -3,6 +3,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.terminal import TerminalReporter
 
 from penstock.store.contract import Store
 from tests.contract.databases import (
@@ -15,24 +16,25 @@ from tests.contract.databases import (
 
 MakeDatabase = Callable[[], Database]
 
-FIGURES = pytest.StashKey[dict[str, float]]()
+MEASURED = "measured"
 
 
 @pytest.fixture
 def note(request: pytest.FixtureRequest) -> Callable[[float], None]:
     """Shows what a test has measured at the end of the run, whether it passed or not."""
-    figures = request.config.stash.setdefault(FIGURES, {})
-
-    def note(figure: float) -> None:
-        figures[request.node.name] = figure
-
-    return note
+    # With the report, which also arrives from another process of the run.
+    return lambda figure: request.node.user_properties.append((MEASURED, figure))
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    if figures := config.stash.get(FIGURES, {}):
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    figures = {
+        report.nodeid.rpartition("::")[2]: figure
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, figure in getattr(report, "user_properties", ())
+        if name == MEASURED
+    }
+    if figures:
         terminalreporter.section("measured")
         for name, figure in figures.items():
             terminalreporter.line(f"{figure:5.2f}  {name}")

@@ -68,7 +68,6 @@ def share_of_a_core(url: str, seconds: float) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.performance
 def test_an_idle_worker_on_sqlite_takes_less_than_a_hundredth_of_a_core(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'idle.db'}"
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:

@@ -6,6 +6,7 @@ make it worse.
 
 import itertools
 import logging
+import math
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -84,13 +85,21 @@ def elsewhere() -> Iterator[Executor]:
         yield pool
 
 
-def best_of(rounds: int, measure: Callable[[int], list[float]]) -> tuple[float, float]:
-    """The lowest median and the lowest 99th percentile, in milliseconds."""
-    measured = [measure(n) for n in range(rounds)]
-    return (
-        min(median(one) for one in measured) / MILLISECOND,
-        min(percentile(one, 99) for one in measured) / MILLISECOND,
-    )
+def best(
+    measure: Callable[[int], list[float]], *, half: float, nearly_all: float = math.inf
+) -> tuple[float, float]:
+    """The lowest median and the lowest 99th percentile of up to three rounds, in milliseconds.
+
+    Fewer do once both are low enough: another round could not make them higher.
+    """
+    lowest, lowest_of_most = math.inf, math.inf
+    for n in range(ROUNDS):
+        measured = measure(n)
+        lowest = min(lowest, median(measured) / MILLISECOND)
+        lowest_of_most = min(lowest_of_most, percentile(measured, 99) / MILLISECOND)
+        if lowest < half and lowest_of_most < nearly_all:
+            break
+    return lowest, lowest_of_most
 
 
 def percentile(values: Sequence[float], which: int) -> float:
@@ -115,7 +124,7 @@ def test_postgres_wakes_a_worker_within_milliseconds(
         return shop.latencies(sent.result(30))
 
     with shop.app.worker():
-        half, nearly_all = best_of(ROUNDS, measure)
+        half, nearly_all = best(measure, half=3, nearly_all=15)
     shop.app.close()
     log.info("%s: p50 %.2f ms, p99 %.2f ms", task, half, nearly_all)
     assert half < 3
@@ -135,7 +144,7 @@ def test_sqlite_wakes_a_worker_of_another_process_within_milliseconds(
         return shop.latencies(sent.result(30))
 
     with shop.app.worker():
-        half, nearly_all = best_of(ROUNDS, measure)
+        half, nearly_all = best(measure, half=8)
     shop.app.close()
     log.info("across processes: p50 %.2f ms, p99 %.2f ms", half, nearly_all)
     assert half < 8
@@ -150,7 +159,7 @@ def test_sqlite_wakes_a_worker_of_the_same_process_at_once(tmp_path: Path) -> No
         return shop.latencies(_enqueue_apart(shop.app, "tick", numbers_of(number), APART))
 
     with shop.app.worker():
-        half, nearly_all = best_of(ROUNDS, measure)
+        half, nearly_all = best(measure, half=2)
     shop.app.close()
     log.info("inside one process: p50 %.2f ms, p99 %.2f ms", half, nearly_all)
     assert half < 2

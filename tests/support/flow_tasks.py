@@ -1,6 +1,7 @@
 """Workflows and durable tasks for workers in processes of their own.
 
-Each function writes down that it ran, in one line of a file that all processes share.
+Each function writes down that it ran, in one line of a file that all processes share. None of them
+is to blame when its process is killed, however often that happens to the same one by chance.
 """
 
 import os
@@ -38,7 +39,7 @@ class Number:
 diamond = app.workflow("diamond", inputs=Number)
 
 
-@diamond.task
+@diamond.task(max_crashes=100)
 def top(handle: TaskHandle, number: int, context: Context) -> int:
     note(handle.execution_id, "top")
     context["seen"] = ["top"]
@@ -46,7 +47,7 @@ def top(handle: TaskHandle, number: int, context: Context) -> int:
     return number
 
 
-@diamond.task
+@diamond.task(max_crashes=100)
 def left(handle: TaskHandle, context: Context, n: int = top.output) -> int:
     note(handle.execution_id, "left")
     context["seen"] = ["left"]
@@ -54,7 +55,7 @@ def left(handle: TaskHandle, context: Context, n: int = top.output) -> int:
     return n + 1
 
 
-@diamond.task
+@diamond.task(max_crashes=100)
 def right(handle: TaskHandle, context: Context, n: int = top.output) -> int:
     note(handle.execution_id, "right")
     context["seen"] = ["right"]
@@ -62,7 +63,7 @@ def right(handle: TaskHandle, context: Context, n: int = top.output) -> int:
     return n * 2
 
 
-@diamond.task
+@diamond.task(max_crashes=100)
 def bottom(
     handle: TaskHandle, context: Context, a: int = left.output, b: int = right.output
 ) -> list[object]:
@@ -73,7 +74,7 @@ def bottom(
 child = app.workflow("child", inputs=Number)
 
 
-@child.task
+@child.task(max_crashes=100)
 def double(handle: TaskHandle, number: int) -> int:
     note(handle.execution_id, "double")
     linger()

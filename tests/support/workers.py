@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -80,6 +81,20 @@ class Place:
     def open_gate(self) -> None:
         Path(self.gate).touch()
 
+    @property
+    def is_locked(self) -> bool:
+        """Whether somebody keeps SQLite's only lock for longer than a write takes."""
+        if not self.url.startswith("sqlite"):
+            return False
+        path = self.url.removeprefix("sqlite:///")
+        with contextlib.closing(sqlite3.connect(path, timeout=0.2, isolation_level=None)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return True
+            other.execute("ROLLBACK")
+            return False
+
     def runs(self) -> list["Run"]:
         """Every time that a handler began, as the handlers themselves wrote it down."""
         path = self.directory / "runs"
@@ -115,6 +130,30 @@ class Workers:
         """Under which ids the others see it: one, or none when it is not there."""
         name = f":{process.pid}"
         return [one.info.id for one in self.store.workers() if one.info.name.endswith(name)]
+
+    def wait_for_beat(self, process: WorkerProcess) -> None:
+        """Return when its heart has just beaten, so that it is quiet until the next time."""
+
+        def beats() -> list[int]:
+            name = f":{process.pid}"
+            return [one.beat for one in self.store.workers() if one.info.name.endswith(name)]
+
+        wait_until(beats, what="a worker that others can see")
+        seen = beats()
+        wait_until(lambda: beats() != seen, what="its next heartbeat")
+
+    def stand_still(self, process: WorkerProcess) -> None:
+        """Stop it at a moment when it does not keep SQLite's lock: it would keep it for ever."""
+
+        def stopped() -> bool:
+            process.stop()
+            process.wait_until_stopped()
+            if self.place.is_locked:
+                process.proceed()
+                return False
+            return True
+
+        wait_until(stopped, what="a worker that stands still without SQLite's lock")
 
     def launch(self, target: str, options: Mapping[str, object]) -> WorkerProcess:
         log_file = self.place.directory / f"worker-{len(self.started)}.log"

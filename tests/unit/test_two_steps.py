@@ -1,6 +1,8 @@
 """`make test` feels like one run: what each step is asked for, and what comes of both."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -66,16 +68,53 @@ def test_the_exit_status_is_that_of_all_that_was_to_run(
     assert len(asked) == len(statuses)
 
 
-def test_both_steps_get_the_arguments_and_every_test_is_in_one_of_them(
+def test_both_steps_get_the_arguments_and_what_the_first_had_is_told_at_the_end(
     run: Callable[..., tuple[int, Asked]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, (together, alone) = run(["-k", "claim"], [0, 0])
-    assert together[:2] == alone[:2] == ["-k", "claim"]
-    assert together[2:6] == ["-n", "2", "--dist", "loadfile"]
-    assert alone[2:] == [f"--ignore={path}" for path in together[6:]]
-    assert all((runner.ROOT / path).exists() for path in together[6:])
+    assert together[:4] == ["-k", "claim", "-n", "2"]
+    assert together[-3:] == ["-p", "tests.support.parts", "--part=together"]
+    assert alone == ["-k", "claim", "-p", "tests.support.parts", "--part=alone"]
     told = capsys.readouterr().out
     assert "Step 1 of 2 had: 3 passed, 1 skipped.\nSKIPPED [1] a.py: no cat\n" in told
+
+
+TESTS = {
+    "unit/test_short.py": "def test_short(): ...\n",
+    "docs/test_long.py": """\
+import pytest
+
+@pytest.mark.alone
+def test_alone(): ...
+
+@pytest.mark.performance
+def test_measured(): ...
+
+def test_long(): ...
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ("together", ["test_long", "test_short"]),
+        ("alone", ["test_alone", "test_measured"]),
+    ],
+)
+def test_every_test_is_in_one_of_the_steps_and_long_ones_come_first(
+    tmp_path: Path, part: str, expected: list[str]
+) -> None:
+    for name, text in TESTS.items():
+        file = tmp_path / "tests" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(text, "utf-8")
+    command = [sys.executable, "-m", "pytest", "-c", str(runner.ROOT / "pyproject.toml")]
+    command += [f"--rootdir={tmp_path}", "-p", "no:cacheprovider", "--co", "-q"]
+    command += [*runner._part(part), str(tmp_path / "tests")]
+    said = subprocess.run(command, cwd=runner.ROOT, check=True, capture_output=True, text=True)
+    found = [line.rpartition("::")[2] for line in said.stdout.splitlines() if "::" in line]
+    assert found == expected
 
 
 @pytest.mark.parametrize(

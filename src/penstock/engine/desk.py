@@ -182,8 +182,11 @@ class AttemptDesk:
         self.attempt.in_doubt = True
         return text
 
-    def unknown_start(self) -> datetime | None:
-        return None if self.attempt.start_is_known() else self.attempt.started_at
+    def unknown_start(self) -> datetime:
+        # Where there is one writer it may be this handler, and the start waits for it already.
+        if self.attempt.start_is_known() and not self.store.one_writer:
+            self.settler.wait_until_told(self.attempt.claimed.lease)
+        return self.attempt.started_at
 
     # --- steps --------------------------------------------------------------------------
 

@@ -215,7 +215,7 @@ class AsyncTaskHandle(Handle):
             connection,
             self._claimed.lease,
             result=text,
-            started_at=self._desk.unknown_start(),
+            started_at=await asyncio.to_thread(self._desk.unknown_start),
             writes=writes,
         )
         return result

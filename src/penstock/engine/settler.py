@@ -30,6 +30,7 @@ FIRST_LOOK = 0.02  # at a transaction that a handler has left open, then less an
 LAST_LOOK = 1.0
 _SCHEDULED = (RetryScheduled, DeferredFor, SuspendedFor)
 RECORD_START_AFTER = 0.05  # short tasks tell their start with their outcome: no extra commit
+LONGEST_TELLING = 5.0  # an outage may keep a start back; who waits for it goes on then
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class Settler:
         self._outcomes: deque[Outcome] = deque()
         self._starts: dict[Lease, tuple[float, datetime]] = {}
         self._telling: list[tuple[Lease, datetime]] = []  # starts whose reply is not there yet
+        self._told = threading.Condition()
         self._changes: deque[_Change] = deque()
         self._steps: deque[_Remembered] = deque()
         self._doubts: list[_Doubt] = []
@@ -109,6 +111,17 @@ class Settler:
     def start_was_told(self, lease: Lease) -> bool:
         """True if the start is in the database already; False if the outcome has to tell it."""
         return self._starts.pop(lease, None) is None
+
+    def wait_until_told(self, lease: Lease) -> None:
+        """Wait while we tell the start of this attempt, for as long as that may take.
+
+        Who locks its row first, in a transaction of its own, would keep us waiting for the end of
+        that transaction, and with us all that this worker has to settle.
+        """
+        with self._told:
+            self._told.wait_for(
+                lambda: all(told != lease for told, _ in self._telling), LONGEST_TELLING
+            )
 
     def change_sub_state(
         self, lease: Lease, sub_state: SubState, reason: str | None
@@ -214,13 +227,16 @@ class Settler:
         ]
         # Out of the table first, and not back into it when the reply is lost: an outcome that
         # arrives from now on must not tell it a second time.
-        self._telling += [one for one in due if self._starts.pop(one[0], None) is not None]
+        with self._told:
+            self._telling += [one for one in due if self._starts.pop(one[0], None) is not None]
         if not self._telling:
             return
         leases, moments = zip(*self._telling, strict=True)
         self._store.start(leases, started_at=moments)
         self._outage.ends()
-        self._telling.clear()
+        with self._told:
+            self._telling.clear()
+            self._told.notify_all()
 
     def _change_sub_states(self, changes: Iterable[_Change]) -> None:
         for (sub_state, reason), group in groupby(

@@ -60,6 +60,11 @@ class Store(StoreReads, Protocol):
 
     def close(self) -> None: ...
 
+    @property
+    def one_writer(self) -> bool:
+        """Whether a transaction that writes keeps all others from writing until it ends."""
+        ...
+
     # --- the life of a task -----------------------------------------------------------
 
     def create(self, executions: Sequence[NewExecution], *, notify: bool = True) -> list[Created]:
@@ -271,6 +276,7 @@ class Store(StoreReads, Protocol):
 
         Effect and completion commit together, or neither does. Locks nothing but the
         execution's own row: what depends on its end is released after the commit.
+        `started_at` is told unless the start is known already.
 
         Raises:
             LeaseLost: somebody else has it; the caller must roll back.

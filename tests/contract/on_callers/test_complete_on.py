@@ -65,6 +65,25 @@ def test_committed_both_are_there(
     assert completed.worker_id == WORKER
 
 
+def test_a_start_that_is_known_is_not_told_again(
+    handler: Handler, store: Store, clock: ManualClock
+) -> None:
+    claimed = run_one(store)
+    started_at = clock.advance("1s")
+    store.start([claimed.lease], started_at=[started_at])
+
+    async def body(handler: PlainCaller) -> None:
+        await complete(store, handler, claimed.lease, started_at=clock.advance("5s"))
+        await handler.commit()
+
+    handler(body)
+
+    assert types(store.history(claimed.lease.execution_id))[-3:] == [
+        "task.claimed", "task.started", "task.completed",
+    ]  # fmt: skip
+    assert get(store, claimed.lease.execution_id).started_at == started_at
+
+
 def test_rolled_back_neither_is_there_and_the_lease_is_still_held(
     handler: Handler, store: Store, database: Database, effects: str
 ) -> None:

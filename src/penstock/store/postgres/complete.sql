@@ -6,22 +6,29 @@
 WITH moment AS MATERIALIZED (
     SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now,
            :started_at::text::timestamptz AS started_at
+), before AS MATERIALIZED (
+    -- Its worker may have told the start a moment ago.
+    SELECT task.id, task.started_at FROM penstock.task_executions AS task
+    WHERE task.id = :id::text::uuid AND task.fence = :fence::text::bigint
+      AND task.worker_id IS NOT DISTINCT FROM :worker_id::text
+    FOR NO KEY UPDATE
 ), moved AS (
     UPDATE penstock.task_executions AS task
     SET state = 'completed', sub_state = NULL, suspect = false, fence = task.fence + 1,
         settled_fence = task.fence, worker_id = NULL, result = :result::text,
         writes = :writes::text,
-        started_at = coalesce(moment.started_at, task.started_at), finished_at = moment.now
-    FROM moment
-    WHERE task.id = :id::text::uuid AND task.fence = :fence::text::bigint
+        started_at = coalesce(before.started_at, moment.started_at), finished_at = moment.now
+    FROM moment, before
+    WHERE task.id = :id::text::uuid AND task.id = before.id AND task.fence = :fence::text::bigint
       AND task.worker_id IS NOT DISTINCT FROM :worker_id::text
     RETURNING task.id, task.root_id, task.task, task.queue, task.serial, task.follow_ups,
-              task.trace, moment.now
+              task.trace, moment.now,
+              CASE WHEN before.started_at IS NULL THEN moment.started_at END AS unknown_start
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, worker_id, at)
     SELECT moved.root_id, moved.id, event.type, :worker_id::text, event.at
-    FROM moved, moment CROSS JOIN LATERAL (VALUES
-        (1, 'task.started', moment.started_at), (2, 'task.completed', moment.now)
+    FROM moved CROSS JOIN LATERAL (VALUES
+        (1, 'task.started', moved.unknown_start), (2, 'task.completed', moved.now)
     ) AS event (n, type, at)
     WHERE event.at IS NOT NULL
     ORDER BY event.n

@@ -89,6 +89,8 @@ LONGEST_PULSE = 10.0
 class PostgresStore(Steered, Remembers, OnCallers):
     """Keeps executions in the tables of one schema of a PostgreSQL database."""
 
+    one_writer = False
+
     def __init__(
         self,
         url: str,

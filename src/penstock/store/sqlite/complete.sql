@@ -1,7 +1,13 @@
+-- name: start_unless_known
+-- A statement of its own: an UPDATE cannot say what was there before.
+UPDATE task_executions SET started_at = :started_at
+WHERE id = :id AND fence = :fence AND worker_id IS :worker_id AND started_at IS NULL
+RETURNING id;
+
 -- name: complete
 UPDATE task_executions
 SET state = 'completed', sub_state = NULL, suspect = 0, settled_fence = fence, fence = fence + 1,
-    worker_id = NULL, result = :result, writes = :writes, started_at = coalesce(:started_at, started_at),
+    worker_id = NULL, result = :result, writes = :writes,
     finished_at = :now
 WHERE id = :id AND fence = :fence AND worker_id IS :worker_id
 RETURNING id, root_id, task, follow_ups, serial, trace;

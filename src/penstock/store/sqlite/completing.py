@@ -39,15 +39,16 @@ def _complete(
     started_at: int | None,
     now: int,
 ) -> Script[None]:
-    rows = yield Step(
-        statements["complete"],
-        {**_named(lease), **output._asdict(), "started_at": started_at, "now": now},
-    )
+    begun: Sequence[object] = ()
+    if started_at is not None:
+        told = {**_named(lease), "started_at": started_at}
+        begun = yield Step(statements["start_unless_known"], told)
+    rows = yield Step(statements["complete"], {**_named(lease), **output._asdict(), "now": now})
     if not rows:
         raise LeaseLost(lease.execution_id, doing="complete it")
     ((id_, root_id, task, follow_ups, serial, trace),) = rows
     events = [EventRow(root_id, id_, EventType.COMPLETED, None, lease.worker_id, now)]
-    if started_at is not None:
+    if started_at is not None and begun:
         start = EventRow(root_id, id_, EventType.STARTED, None, lease.worker_id, started_at)
         events.insert(0, start)
     yield Step(statements["tell"], {"batch": encode_list(events)})

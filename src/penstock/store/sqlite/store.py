@@ -83,6 +83,8 @@ _NEVER = -1
 class SqliteStore(Steered, Remembers, OnCallers):
     """Keeps executions in the tables of one SQLite file, or in memory (`:memory:`)."""
 
+    one_writer = True
+
     def __init__(
         self, path: str | Path, *, clock: Clock | None = None, busy_timeout: float = 30.0
     ) -> None:
