@@ -32,7 +32,7 @@ class NewExecution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     trace: str | None = None  # JSON text: what a tracing system passes on, as headers
 
 
-class Created(NamedTuple):
+class Created(msgspec.Struct, frozen=True, gc=False):
     """The answer to one requested execution: `created` is False when its key was taken."""
 
     id: str
