@@ -109,9 +109,7 @@ WITH created AS (
     SELECT id, :queue::text, :priority::text::integer, :task::text FROM created
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
-    SELECT id, id, type, created_at
-    FROM created CROSS JOIN unnest(ARRAY['task.created', 'task.marked_ready']) WITH ORDINALITY AS event (type, place)
-    ORDER BY place
+    SELECT id, id, unnest(ARRAY['task.created', 'task.marked_ready']), created_at FROM created
 )
 SELECT id::text, CASE WHEN :notify::text = 'yes' THEN pg_notify(penstock.wake_channel(:queue::text), 'ready')::text END
 FROM created;
