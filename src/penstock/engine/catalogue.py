@@ -28,7 +28,10 @@ class Known(NamedTuple):
 
 
 class Catalogue:
-    """Looks at what is declared; `queues` are those that the worker was given, if any."""
+    """Looks at what is declared; `queues` are those that the worker was given, if any.
+
+    `declared` never changes what it has returned; where it returns the same again, nothing is new.
+    """
 
     def __init__(
         self, declared: Callable[[], Mapping[str, AnyTask]], queues: Sequence[str] = ()
@@ -40,9 +43,10 @@ class Catalogue:
 
     def look(self) -> Known:
         declared = self._declared()
-        if self._last is None or self._last[0] != declared:
-            self._last = (dict(declared), self._known(declared))
-        return self._last[1]
+        last = self._last
+        if last is None or (last[0] is not declared and last[0] != declared):
+            self._last = last = (declared, self._known(declared))
+        return last[1]
 
     def _known(self, declared: Mapping[str, AnyTask]) -> Known:
         # Former names lead to today's task, unless another one has taken the name.

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Claimer:
-    """The only one who claims; it also reconciles, so that no claim is under way then."""
+    """The only one who claims; it also reconciles, and no claim is under way then."""
 
     def __init__(
         self,
@@ -62,6 +62,8 @@ class Claimer:
         self._room_was_made = False
         self._wants_quiet = False  # a suspect on its last chance waits for the others to end
         self._wake = threading.Event()
+        self._at_work = threading.Lock()  # held by the thread that claims or reconciles
+        self._rest_until = 0.0
         self._stop = threading.Event()
         self._may_have_more = False
         self._reconcile_at = time.monotonic() + RECONCILE_EVERY
@@ -102,20 +104,57 @@ class Claimer:
             # Clear before claiming, never after: a wake-up that lands while we claim
             # must still be set when we go to sleep.
             self._wake.clear()
-            self.last_turn = time.monotonic()
             try:
-                more = self._fill_free_slots()
-                self.last_answer = time.monotonic()
-                if more:
-                    continue
-                self._reconcile_when_due()
+                with self._at_work:
+                    more = self._look()
             except StoreUnavailable as error:
                 self._outage.begins(error)
-                self._reconcile_at = 0.0  # a claim whose reply was lost left tasks that nobody runs
                 self._outage.wait(self._stop)
                 continue
+            if more:
+                continue
             self._outage.ends()
-            self._wake.wait(self._nap())
+            self._rest()
+        self._at_work.acquire()  # for good: whoever was looking has handed over what it claimed
+
+    def look_here(self) -> None:
+        """There may be work: look for it on the thread that heard of it.
+
+        Waking the claimer's own would be a tenth of the way from a commit to the handler. That
+        one is woken where it is at work, and for all that goes beyond a single look.
+        """
+        busy = self._runner.stock or self.out_of_reach or self._stop.is_set()
+        if busy or not self._at_work.acquire(blocking=False):
+            self.wake()
+            return
+        try:
+            self._hinted = True
+            if self._look() or self._runner.stock:
+                self._wake.set()
+        except StoreUnavailable:
+            self.wake()  # it meets the outage itself, and knows how to wait
+        finally:
+            self._at_work.release()
+
+    def _look(self) -> bool:
+        """Claim, and if nothing may be left also reconcile; whoever calls is at work alone."""
+        self.last_turn = time.monotonic()
+        try:
+            more = self._fill_free_slots()
+            self.last_answer = time.monotonic()
+            if not more:
+                self._reconcile_when_due()
+        except StoreUnavailable:
+            self._reconcile_at = 0.0  # a claim whose reply was lost left tasks that nobody runs
+            raise
+        self._rest_until = time.monotonic() + self._nap()
+        return more
+
+    def _rest(self) -> None:
+        """Sleep until somebody calls or it is time, which a look on another thread may change."""
+        while (left := self._rest_until - time.monotonic()) > 0:
+            if self._wake.wait(min(left, LOOK_AGAIN_AFTER)):
+                return
 
     @property
     def out_of_reach(self) -> bool:

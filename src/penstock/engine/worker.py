@@ -191,7 +191,7 @@ class Worker:
                 CANCEL_LOOK_EVERY if self._cancel_hinted else LISTEN_FOR
             )
             if hint & WakeUp.READY:
-                self._claimer.wake()
+                self._claimer.look_here()
             self._cancel_hinted = self._cancel_hinted or bool(hint & WakeUp.CANCEL)
             if self._cancel_hinted:
                 self._look_for_cancel_requests()
