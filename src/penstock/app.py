@@ -84,6 +84,7 @@ class App(Rebindable, Looking):
         self._hooks = HookSet()
         self._client = Client(self._opened, self._hooks)
         self._registry = Registry()
+        self._seen: tuple[list[tuple[Registry, int]], Mapping[str, PlainTask | Any]] | None = None
         self._included: list[Registry] = []
         self._bind(self._registry)
         self._modules: list[str] = []
@@ -239,6 +240,13 @@ class App(Rebindable, Looking):
     def tasks(self) -> dict[str, PlainTask | Any]:  # or a WorkflowTask
         """Every task that this App knows, by name, those of its workflows too."""
         return {task.name: task for registry in self._registries() for task in registry}
+
+    def _declared(self) -> Mapping[str, PlainTask | Any]:
+        """The same, and the same mapping until something is declared: each claim asks for it."""
+        versions = [(registry, registry.version) for registry in self._registries()]
+        if self._seen is None or self._seen[0] != versions:
+            self._seen = (versions, self.tasks)
+        return self._seen[1]
 
     def import_included(self) -> None:
         """Import the modules that `include` named, and take in their registries."""
@@ -414,7 +422,7 @@ class App(Rebindable, Looking):
         )
         return Worker(
             self.store,
-            lambda: self.tasks,
+            self._declared,
             options,
             loop=loop,
             retention=retention,

@@ -73,6 +73,7 @@ class Registry:
     def __init__(self, *, prefix: str = "") -> None:
         self.prefix = checked_name("prefix", prefix) if prefix else ""
         self._tasks: dict[str, AnyTask] = {}
+        self.version = 0  # rises with every change of what is declared here
         self._aliases: dict[str, str] = {}
         self._workflows: dict[str, AnyWorkflow] = {}
         self._client: Client | None = None
@@ -158,6 +159,7 @@ class Registry:
     def _forget(self, task: AnyWorkflowTask) -> None:
         if self._tasks.get(task.name) is task:
             del self._tasks[task.name]
+            self.version += 1
         self._aliases = {old: new for old, new in self._aliases.items() if new != task.name}
 
     def _declare(
@@ -193,6 +195,7 @@ class Registry:
             registry.refuse_another(task)
         self._aliases = {old: new for old, new in self._aliases.items() if new != task.name}
         self._tasks[task.name] = task
+        self.version += 1
         self._aliases.update(dict.fromkeys(task.options.aliases, task.name))
 
     def refuse_another(self, task: AnyTask) -> None:

@@ -43,6 +43,16 @@ def test_a_claimed_task_carries_all_that_its_handler_needs(
     assert claimed.claimed_at == clock.now()
 
 
+@pytest.mark.parametrize("name", ['"quoted"', "back\\slash", "{a,b}", "NULL", "a, b", "naïve ☂"])
+def test_queues_and_tasks_may_have_any_signs_in_their_names(store: Store, name: str) -> None:
+    worker(store)
+    execution_id = enqueue(store, name, queue=name)
+    enqueue(store, name, queue="another")
+    (claimed,) = claim(store, queues=[name], tasks=[name, f"not {name}"])
+    assert claimed.lease.execution_id == execution_id
+    assert (claimed.task, claimed.queue) == (name, name)
+
+
 def test_a_claim_moves_the_task_and_tells_it(
     store: Store, clock: ManualClock, database: Database
 ) -> None:

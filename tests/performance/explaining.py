@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from psycopg import sql
 
 from penstock.store.postgres.connecting import Connection
+from penstock.store.postgres.deadlines import WatchedConnection
 from penstock.store.postgres.session import Session
 from penstock.store.postgres.store import PostgresStore
 from penstock.store.scripts import Row
@@ -25,7 +26,7 @@ class Step(NamedTuple):
     blocks: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _ExplainingSession(Session):
     explain: Callable[[Connection, str, Mapping[str, object]], None]
 
@@ -49,7 +50,7 @@ class ExplainingStore(PostgresStore):
         self._plan_cache_mode = plan_cache_mode
         self._prepared: set[tuple[int, str]] = set()
 
-    def _on(self, connection: Connection) -> Session:
+    def _on(self, connection: WatchedConnection) -> Session:
         return _ExplainingSession(
             connection, self.statements, self._now(), self._notify, self._explain
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from penstock.engine.attempts import AnyTask, Attempt
+from penstock.engine.catalogue import Known
 from penstock.engine.hooks import NOBODY, HookSet
 from penstock.engine.outages import Outage
 from penstock.engine.runner import Runner
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 
 class Claimer:
-    """The only one who claims; it also reconciles, so that no claim is under way then."""
+    """The only one who claims; it also reconciles, and no claim is under way then."""
 
     def __init__(
         self,
@@ -40,8 +41,7 @@ class Claimer:
         settler: Settler,
         *,
         worker_id: Callable[[], str],
-        queues: Callable[[], Sequence[str]],
-        tasks: Callable[[], dict[str, AnyTask]],
+        known: Callable[[], Known],
         held: set[Lease],
         poll: float,
         hooks: HookSet = NOBODY,
@@ -51,8 +51,7 @@ class Claimer:
         self._runner = runner
         self._settler = settler
         self._worker_id = worker_id
-        self._queues = queues
-        self._tasks = tasks
+        self._known = known
         self._held = held
         self._poll = poll
         self._turn = 0
@@ -63,6 +62,8 @@ class Claimer:
         self._room_was_made = False
         self._wants_quiet = False  # a suspect on its last chance waits for the others to end
         self._wake = threading.Event()
+        self._at_work = threading.Lock()  # held by the thread that claims or reconciles
+        self._rest_until = 0.0
         self._stop = threading.Event()
         self._may_have_more = False
         self._reconcile_at = time.monotonic() + RECONCILE_EVERY
@@ -103,20 +104,57 @@ class Claimer:
             # Clear before claiming, never after: a wake-up that lands while we claim
             # must still be set when we go to sleep.
             self._wake.clear()
-            self.last_turn = time.monotonic()
             try:
-                more = self._fill_free_slots()
-                self.last_answer = time.monotonic()
-                if more:
-                    continue
-                self._reconcile_when_due()
+                with self._at_work:
+                    more = self._look()
             except StoreUnavailable as error:
                 self._outage.begins(error)
-                self._reconcile_at = 0.0  # a claim whose reply was lost left tasks that nobody runs
                 self._outage.wait(self._stop)
                 continue
+            if more:
+                continue
             self._outage.ends()
-            self._wake.wait(self._nap())
+            self._rest()
+        self._at_work.acquire()  # for good: whoever was looking has handed over what it claimed
+
+    def look_here(self) -> None:
+        """There may be work: look for it on the thread that heard of it.
+
+        Waking the claimer's own would be a tenth of the way from a commit to the handler. That
+        one is woken where it is at work, and for all that goes beyond a single look.
+        """
+        busy = self._runner.stock or self.out_of_reach or self._stop.is_set()
+        if busy or not self._at_work.acquire(blocking=False):
+            self.wake()
+            return
+        try:
+            self._hinted = True
+            if self._look() or self._runner.stock:
+                self._wake.set()
+        except StoreUnavailable:
+            self.wake()  # it meets the outage itself, and knows how to wait
+        finally:
+            self._at_work.release()
+
+    def _look(self) -> bool:
+        """Claim, and if nothing may be left also reconcile; whoever calls is at work alone."""
+        self.last_turn = time.monotonic()
+        try:
+            more = self._fill_free_slots()
+            self.last_answer = time.monotonic()
+            if not more:
+                self._reconcile_when_due()
+        except StoreUnavailable:
+            self._reconcile_at = 0.0  # a claim whose reply was lost left tasks that nobody runs
+            raise
+        self._rest_until = time.monotonic() + self._nap()
+        return more
+
+    def _rest(self) -> None:
+        """Sleep until somebody calls or it is time, which a look on another thread may change."""
+        while (left := self._rest_until - time.monotonic()) > 0:
+            if self._wake.wait(min(left, LOOK_AGAIN_AFTER)):
+                return
 
     @property
     def out_of_reach(self) -> bool:
@@ -139,7 +177,8 @@ class Claimer:
         most = min(self._most_at_once(), MOST_UNSETTLED - self._settler.backlog)
         free = self._runner.room
         room = min(free, most)
-        queues = self._queues_by_need(stock)
+        known = self._known()
+        queues = self._queues_by_need(known.queues, stock)
         neglected = room <= 0 < most and self._looks_at_neglected(queues, stock)
         if neglected:
             queues = [queue for queue in queues if queue not in stock]
@@ -151,13 +190,16 @@ class Claimer:
         self._hinted = False
         self._may_have_more = False  # not after the claims: a wake-up may land meanwhile
         got, more, held_back = 0, False, neglected
-        for tasks, most in _in_turn(self._groups(room), self._turn):
+        for tasks, most in _in_turn(self._groups(known, room), self._turn):
             limit = min(most, room - got)
             if limit <= 0:
                 held_back = True
                 continue
             suspects = self._takes_suspects()
             claimed = self._claim(queues, tasks, limit, suspects=suspects)
+            if claimed:
+                self._note_light(claimed, limit)
+                self._hand_over(claimed, known.tasks)
             got += len(claimed)
             # Of suspects there is never more than one in an answer, however many are left.
             more = more or len(claimed) == limit or any(one.suspect for one in claimed)
@@ -185,10 +227,10 @@ class Claimer:
         if len(claimed) == limit:
             self._light.pop(claimed[-1].queue, None)
 
-    def _queues_by_need(self, stock: Mapping[str, int]) -> list[str]:
+    def _queues_by_need(self, queues: Sequence[str], stock: Mapping[str, int]) -> list[str]:
         """Those with the least in stock first; equals take turns."""
         self._turn += 1
-        queues = _in_turn(list(self._queues()), self._turn)
+        queues = _in_turn(list(queues), self._turn)
         return sorted(queues, key=lambda queue: stock.get(queue, 0))
 
     def _looks_at_neglected(self, queues: Sequence[str], stock: Mapping[str, int]) -> bool:
@@ -205,26 +247,21 @@ class Claimer:
         self._neglected_at = now + NEGLECTED_EVERY
         return True
 
-    def _groups(self, room: int) -> list[tuple[list[str], int]]:
+    def _groups(self, known: Known, room: int) -> list[tuple[frozenset[str], int]]:
         """Names of tasks, and how many of them may be claimed.
 
         Tasks of which fewer may run than there is room for are claimed by themselves; all
         others together, so that they keep their order.
         """
-        known = self._tasks()
-        names: dict[str, list[str]] = {}
-        for name, task in known.items():
-            names.setdefault(task.name, []).append(name)
-        together: list[str] = []
-        groups = [(together, room)]
-        for task_name, all_names in names.items():
-            most = known[task_name].options.max_running
-            left = room if most is None else most - self._runner.running_of(task_name)
+        together = known.unlimited
+        alone: list[tuple[frozenset[str], int]] = []
+        for task, names, most in known.limited:
+            left = most - self._runner.running_of(task)
             if left >= room:
-                together += all_names
+                together |= names
             else:
-                groups.append((all_names, left))
-        return groups if together else groups[1:]
+                alone.append((names, left))
+        return [(together, room), *alone] if together else alone
 
     def _takes_suspects(self) -> bool:
         """Whether to ask for a task that was running when a worker died.
@@ -236,19 +273,15 @@ class Claimer:
         return self._runner.takes_suspects and not self._wants_quiet
 
     def _claim(
-        self, queues: Sequence[str], tasks: list[str], limit: int, *, suspects: bool
+        self, queues: Sequence[str], tasks: frozenset[str], limit: int, *, suspects: bool
     ) -> list[Claimed]:
-        claimed = self._store.claim(
+        return self._store.claim(
             self._worker_id(), queues=queues, tasks=tasks, limit=limit, suspects=suspects
         )
-        if claimed:
-            self._note_light(claimed, limit)
-            self._hand_over(claimed)
-        return claimed
 
-    def _hand_over(self, claimed: Sequence[Claimed]) -> None:
-        known, now = self._tasks(), time.monotonic()
-        attempts = [Attempt(one, known[one.task], now) for one in claimed]
+    def _hand_over(self, claimed: Sequence[Claimed], tasks: Mapping[str, AnyTask]) -> None:
+        now = time.monotonic()
+        attempts = [Attempt(one, tasks[one.task], now) for one in claimed]
         suspects = [attempt for attempt in attempts if attempt.claimed.suspect]
         others = [attempt for attempt in attempts if not attempt.claimed.suspect]
         # Nothing is held before all is known: what a lost reply leaves behind is reconciled.

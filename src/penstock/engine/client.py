@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
 from uuid import UUID
 
+import msgspec
 from msgspec.structs import replace
 
 from penstock.engine.executions import Execution
@@ -159,7 +159,7 @@ class Client:
         now = datetime.now(UTC) if self.clock is None else self.clock.now()
         executions: list[Execution[Any]] = [
             Execution(
-                holders.get(answer.id) or partial(_first_snapshot, request.new, answer, now),
+                holders.get(answer.id) or _Written(request.new, answer, now),
                 self,
                 created=answer.created,
                 decode_result=request.decode_result,
@@ -293,8 +293,18 @@ def _known(answer: RunAnswer, run_id: str) -> RunAnswer:
     return answer
 
 
-def _first_snapshot(new: NewExecution, answer: Created, now: datetime) -> Snapshot:
+class _Written(msgspec.Struct, frozen=True, gc=False):
     """What is known of an execution before anything has been read back."""
+
+    new: NewExecution
+    answer: Created
+    now: datetime
+
+    def __call__(self) -> Snapshot:
+        return _first_snapshot(self.new, self.answer, self.now)
+
+
+def _first_snapshot(new: NewExecution, answer: Created, now: datetime) -> Snapshot:
     asked_at = now if answer.created else time_of(answer.id)
     run_at = new.run_at or (asked_at + new.delay if new.delay is not None else None)
     return Snapshot(

@@ -259,7 +259,8 @@ class TaskSignature:
             self._refuse_value(bound, field, why, next_step=f". {error.next_step}")
         # What can be read back is what the task will get, so reading it back is the check.
         try:
-            self._decode(text, types)
+            if not _is_read_at_once(text, types):
+                self._decode_one_by_one(text, types)
         except ArgumentsDoNotFit as error:
             misfit = f"does not fit {error.expected}: {error.detail}"
             self._refuse_value(bound, error.field, misfit)
@@ -403,3 +404,13 @@ def _must_be_given(default: object) -> bool:
 def _promises_nothing(annotation: object) -> bool:
     # By equality: annotations need not be hashable.
     return annotation in (None, NoReturn, Never, "None", "NoReturn", "Never")
+
+
+def _is_read_at_once(text: str, types: _Types) -> bool:
+    if types.at_once is None:
+        return False
+    try:
+        types.at_once.decode(text)
+    except Exception:  # noqa: BLE001 # read one by one, the culprit raises it with its name
+        return False
+    return True

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from penstock.engine.attempts import AnyTask
+from penstock.engine.catalogue import Catalogue
 from penstock.engine.claimer import Claimer
 from penstock.engine.heart import Heart
 from penstock.engine.hooks import NOBODY, HookSet
@@ -71,7 +72,7 @@ class Worker:
     ) -> None:
         self._store = store
         self._hooks = hooks
-        self._tasks = tasks
+        self._catalogue = Catalogue(tasks, options.queues)
         self._options = options
         self._own_loop = loop is None
         self._loop = loop or asyncio.new_event_loop()
@@ -104,8 +105,7 @@ class Worker:
             self._runner,
             self._settler,
             worker_id=lambda: self.id,
-            queues=self.queues,
-            tasks=self._known,
+            known=self._catalogue.look,
             held=self._held,
             poll=options.poll.total_seconds(),
             hooks=hooks,
@@ -135,15 +135,7 @@ class Worker:
 
     def queues(self) -> list[str]:
         """The queues it was given, or those of the tasks that it knows."""
-        if self._options.queues:
-            return list(self._options.queues)
-        return sorted({task.options.queue for task in self._tasks().values()})
-
-    def _known(self) -> dict[str, AnyTask]:
-        """Every name that queued work may carry: former names lead to today's task."""
-        known = dict(self._tasks())
-        aliases = {alias: task for task in known.values() for alias in task.options.aliases}
-        return aliases | known
+        return list(self._catalogue.look().queues)
 
     # --- life -------------------------------------------------------------------------
 
@@ -163,18 +155,19 @@ class Worker:
         self._hooks.worker_started(self)
 
     def _register(self) -> None:
+        known = self._catalogue.look()
         self._store.register(
             WorkerInfo(
                 id=self.id,
                 name=f"{socket.gethostname()}:{os.getpid()}",
                 host=socket.gethostname(),
                 identity=own_identity(),
-                queues=self.queues(),
-                tasks=sorted(self._known()),
+                queues=list(known.queues),
+                tasks=sorted(known.tasks),
                 slots=self._options.slots,
                 max_running={
                     name: most
-                    for name, task in self._known().items()
+                    for name, task in known.tasks.items()
                     if (most := task.options.max_running) is not None
                 },
                 metrics=self._options.metrics,
@@ -198,7 +191,7 @@ class Worker:
                 CANCEL_LOOK_EVERY if self._cancel_hinted else LISTEN_FOR
             )
             if hint & WakeUp.READY:
-                self._claimer.wake()
+                self._claimer.look_here()
             self._cancel_hinted = self._cancel_hinted or bool(hint & WakeUp.CANCEL)
             if self._cancel_hinted:
                 self._look_for_cancel_requests()

@@ -39,7 +39,7 @@ class NewExecution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
 
-class Created(NamedTuple):
+class Created(msgspec.Struct, frozen=True, gc=False):
     """The answer to one requested execution: `created` is False when its key was taken."""
 
     id: str

@@ -38,14 +38,14 @@ WITH alive AS MATERIALIZED (
     SELECT coalesce(:now::timestamptz, clock_timestamp()) AS now
     FROM penstock.workers WHERE id = :worker_id FOR KEY SHARE
 ), lane AS MATERIALIZED (
-    SELECT lane.queue, lane.priority, lane.suspect, lane.low_water, lane.most, lane.turn
+    SELECT lane.queue, lane.priority, lane.suspect, lane.low_water, lane.most
     FROM alive, unnest(:queues::text[], :priorities::integer[], :suspects::boolean[],
                        :low_waters::bigint[], :most::integer[])
         WITH ORDINALITY AS lane (queue, priority, suspect, low_water, most, turn)
     WHERE NOT EXISTS (SELECT FROM penstock.paused_queues AS paused WHERE paused.queue = lane.queue)
     ORDER BY lane.turn
 ), due AS MATERIALIZED (
-    SELECT lane.turn, next.place, next.task_execution_id, next.seq
+    SELECT next.place, next.task_execution_id, next.seq
     FROM lane CROSS JOIN LATERAL (
         SELECT outbox.ctid AS place, outbox.task_execution_id, outbox.seq
         FROM penstock.task_outbox AS outbox
@@ -72,15 +72,12 @@ WITH alive AS MATERIALIZED (
               task.follow_ups IS NOT NULL AS has_follow_ups, task.claimed_at,
               CASE WHEN task.root_id <> task.id THEN task.root_id::text END AS run_id,
               coalesce(task.run_at, CASE task.attempt WHEN 1 THEN task.created_at END) AS due_at,
-              task.trace,
-              (ARRAY(SELECT turn FROM due ORDER BY task_execution_id))[
-                  width_bucket(task.id, ARRAY(SELECT task_execution_id FROM due ORDER BY task_execution_id))
-              ] AS turn
+              task.trace
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, data, worker_id, at)
     SELECT root_id, id, 'task.claimed', '{"attempt":' || attempt || '}', :worker_id, claimed_at
     FROM moved
 )
 SELECT id::text, fence, task, args, queue, priority, seq, attempt, retries, crashes, suspect,
-       serial, has_follow_ups, claimed_at, run_id, due_at, trace, turn
-FROM moved ORDER BY turn, seq;
+       serial, has_follow_ups, claimed_at, run_id, due_at, trace
+FROM moved ORDER BY seq;

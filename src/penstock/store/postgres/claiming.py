@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from penstock.model.executions import Claimed, Lease
 from penstock.store.low_water import Lane, LowWater
+from penstock.store.postgres.arrays import array, names_array, text_array
 from penstock.store.postgres.session import Session
 
 Lanes = list[tuple[Lane, int]]  # each with its low-water mark
@@ -57,15 +58,28 @@ def _claim_lanes(
     rows = session.rows(
         "claim_ready",
         worker_id=wanted.worker_id,
-        queues=[lane.queue for lane, _ in lanes],
-        priorities=[lane.priority for lane, _ in lanes],
-        suspects=[lane.suspect for lane, _ in lanes],
-        low_waters=[mark for _, mark in lanes],
-        most=[1 if lane.suspect else limit for lane, _ in lanes],
-        tasks=list(wanted.tasks),
+        queues=text_array(lane.queue for lane, _ in lanes),
+        priorities=array(lane.priority for lane, _ in lanes),
+        suspects=array(lane.suspect for lane, _ in lanes),
+        low_waters=array(mark for _, mark in lanes),
+        most=array(1 if lane.suspect else limit for lane, _ in lanes),
+        tasks=names_array(wanted.tasks),
         limit=limit,
         now=session.now,
     )
-    for row in reversed(rows):
-        marks.found(lanes[row[-1] - 1][0], row[6])
-    return [Claimed(Lease(row[0], row[1], wanted.worker_id), *row[2:-1]) for row in rows]
+    claimed = [Claimed(Lease(row[0], row[1], wanted.worker_id), *row[2:]) for row in rows]
+    return _in_turn(claimed, marks, [lane for lane, _ in lanes])
+
+
+def _in_turn(claimed: list[Claimed], marks: LowWater, lanes: list[Lane]) -> list[Claimed]:
+    """Order by lane, and within each by sequence as they come; remember where each began."""
+    by_lane: dict[Lane, list[Claimed]] = {lane: [] for lane in lanes}
+    if len(lanes) == 1:
+        by_lane[lanes[0]] = claimed
+    else:
+        for one in claimed:
+            by_lane.setdefault(Lane(one.queue, one.priority, one.suspect), []).append(one)
+    for lane, ones in reversed(by_lane.items()):
+        if ones:
+            marks.found(lane, ones[0].seq)
+    return [one for ones in by_lane.values() for one in ones]

@@ -66,10 +66,12 @@ class Connections:
         _alive.add(self)
 
     def _start_afresh(self) -> None:
-        self._idle: deque[Connection] = deque()
+        self._idle: deque[WatchedConnection] = deque()
         self._free = threading.Semaphore(self._most)
 
-    def run(self, doing: str, work: Callable[[Connection], T], *, repeatable: bool = True) -> T:
+    def run(
+        self, doing: str, work: Callable[[WatchedConnection], T], *, repeatable: bool = True
+    ) -> T:
         """Do `work` on a connection.
 
         Deadlocks and serialisation failures are tried again. So is work whose connection
@@ -97,7 +99,7 @@ class Connections:
                 raise StoreRefused(doing, because=error) from error
 
     @contextmanager
-    def _lent(self) -> Iterator[Connection]:
+    def _lent(self) -> Iterator[WatchedConnection]:
         free, idle = self._free, self._idle
         if not free.acquire(timeout=LONGEST_WAIT):
             message = f"all {self._most} connections have been in use for {LONGEST_WAIT:g} s"
@@ -119,13 +121,13 @@ class Connections:
         finally:
             free.release()
 
-    def _idle_or_new(self, idle: deque[Connection]) -> Connection:
+    def _idle_or_new(self, idle: deque[WatchedConnection]) -> WatchedConnection:
         try:
             return idle.pop()
         except IndexError:
             return self._connect()
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> WatchedConnection:
         # What the URL says about the session stands, and ours is added to it.
         options = psycopg.conninfo.conninfo_to_dict(self._url).get("options") or ""
         connection = WatchedConnection.connect(
@@ -146,7 +148,7 @@ class Connections:
         self._close_all(self._idle)
 
     @staticmethod
-    def _close_all(idle: deque[Connection]) -> None:
+    def _close_all(idle: deque[WatchedConnection]) -> None:
         while True:
             try:
                 idle.pop().close()

@@ -109,12 +109,39 @@ WITH created AS (
     SELECT id, :queue::text, :priority::text::integer, :task::text FROM created
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
-    SELECT id, id, type, created_at
-    FROM created CROSS JOIN unnest(ARRAY['task.created', 'task.marked_ready']) WITH ORDINALITY AS event (type, place)
-    ORDER BY place
+    SELECT id, id, unnest(ARRAY['task.created', 'task.marked_ready']), created_at FROM created
 )
 SELECT id::text, CASE WHEN :notify::text = 'yes' THEN pg_notify(penstock.wake_channel(:queue::text), 'ready')::text END
 FROM created;
+
+-- name: create_ready
+-- The same for many that nothing holds back. One that is there already fails the statement, so
+-- nothing has to be compared with what was written. The two events of an execution follow each
+-- other: the index of the history then grows at its end, and is smaller by a third.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
+), incoming AS MATERIALIZED (
+    SELECT new.id, coalesce(new.task, :task::text) AS task, coalesce(new.queue, :queue::text) AS queue,
+           coalesce(new.priority, :priority::text::integer) AS priority, new.args,
+           coalesce(new.max_crashes, :max_crashes::text::integer) AS max_crashes, new.follow_ups, new.trace
+    FROM json_to_recordset(:batch::text::json) AS new (
+        id uuid, task text, queue text, priority integer, args text, max_crashes integer, follow_ups text, trace text
+    )
+), created AS (
+    INSERT INTO penstock.task_executions (
+        id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, trace, created_at
+    )
+    SELECT id, id, task, queue, priority, args, 'ready', max_crashes, follow_ups, trace, (SELECT now FROM moment)
+    FROM incoming
+), ready AS (
+    INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, task)
+    SELECT id, queue, priority, task FROM incoming
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
+    SELECT id, id, unnest(ARRAY['task.created', 'task.marked_ready']), (SELECT now FROM moment) FROM incoming
+)
+SELECT count(pg_notify(penstock.wake_channel(queue), 'ready'))
+FROM (SELECT DISTINCT queue FROM incoming WHERE :notify::text = 'yes') AS touched;
 
 -- name: holders
 -- Read in a statement of its own: the one that met the conflict cannot see who caused it.

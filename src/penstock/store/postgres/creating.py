@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from psycopg import Rollback
+from psycopg.errors import UniqueViolation
 
 from penstock.model.executions import Created, NewExecution
 from penstock.model.states import State
@@ -48,20 +49,52 @@ def create_many(
     """
     if len({new.id for new in executions}) < len(executions):
         return None
-    more = {**_moment(session.now, notify), "held": "no"}
     parts = [
-        executions[first : first + IN_A_STATEMENT]
+        _Part(session, executions[first : first + IN_A_STATEMENT], notify=notify)
         for first in range(0, len(executions), IN_A_STATEMENT)
     ]
     created: list[Created] = []
-    with session.connection.pipeline(), session.transaction() as transaction:
-        answers = [session.send("create", **encode_new(part), **more) for part in parts]
-        for part, answer in zip(parts, answers, strict=True):
-            states = dict(_states(answer.fetchall()))
-            if len(states) < len(part):
-                raise Rollback(transaction)
-            created += [Created(new.id, True, states[n]) for n, new in enumerate(part)]  # noqa: FBT003
+    try:
+        with session.connection.pipeline(), session.transaction() as transaction:
+            for part in parts:
+                part.send()
+            for part in parts:
+                answers = part.answers()
+                if answers is None:
+                    raise Rollback(transaction)
+                created += answers
+    except UniqueViolation:
+        return None
     return created if len(created) == len(executions) else None
+
+
+class _Part:
+    """What one statement of many writes."""
+
+    def __init__(
+        self, session: Session, executions: Sequence[NewExecution], *, notify: bool
+    ) -> None:
+        self._session = session
+        self._executions = executions
+        self._notify = notify
+        self._ready = all(map(_is_ready, executions))
+
+    def send(self) -> None:
+        more = _moment(self._session.now, self._notify)
+        name = "create_ready" if self._ready else "create"
+        if not self._ready:
+            more["held"] = "no"
+        self._cursor = self._session.send(name, **encode_new(self._executions), **more)
+
+    def answers(self) -> list[Created] | None:
+        """Wait for it to be written; None if one of them is there already."""
+        rows = self._cursor.fetchall()
+        if self._ready:
+            return [Created(new.id, True, State.READY) for new in self._executions]  # noqa: FBT003
+        states = dict(_states(rows))
+        if len(states) < len(self._executions):
+            return None
+        return [Created(new.id, True, states[n]) for n, new in enumerate(self._executions)]  # noqa: FBT003
 
 
 def _is_ready(new: NewExecution) -> bool:

@@ -9,13 +9,18 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 import psycopg
 
+from penstock.store.scripts import Row
+
 LOOK_EVERY = 0.5
 LONGEST_ANSWER = 75.0  # the server gives up on a statement before
+MOST_KEPT = 20  # rows
+LONGEST_KEPT = 20_000  # characters of a parameter
 
 
 class _Watch:
@@ -65,10 +70,29 @@ _watch = _Watch()
 os.register_at_fork(after_in_child=_watch.start_afresh)
 
 
-class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
+class WatchedConnection(psycopg.Connection[Row]):
     """A connection that breaks when an answer takes longer than its patience."""
 
     patience: float = LONGEST_ANSWER
+    _answering: psycopg.Cursor[Row] | None = None
+
+    def answer(self, statement: str, parameters: Mapping[str, object]) -> list[Row]:
+        """Run a statement and return its rows.
+
+        With the cursor of the statement before: a new one finds out anew how to pass each type,
+        which takes as long as all the rest that the driver does for a single row. But a cursor
+        keeps what it sent and got until it is used again, so one with much is let go.
+        """
+        cursor = self._answering or self.cursor()
+        self._answering = None  # two threads never share a connection; an error may leave anything
+        cursor.execute(statement, parameters)
+        # Not by its description, which is made anew each time it is asked for.
+        rows = [] if cursor.rownumber is None else cursor.fetchall()
+        if len(rows) <= MOST_KEPT and not any(
+            isinstance(value, str) and len(value) > LONGEST_KEPT for value in parameters.values()
+        ):
+            self._answering = cursor
+        return rows
 
     def wait(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the driver has it
         """Wait as every connection does, for as long as the patience lasts."""

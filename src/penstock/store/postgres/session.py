@@ -7,24 +7,22 @@ from datetime import datetime
 
 import psycopg
 
-from penstock.store.postgres.connecting import Connection
+from penstock.store.postgres.deadlines import WatchedConnection
 from penstock.store.scripts import Row, Step
 from penstock.store.sql import Statement
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that takes thrice as long, and there is one per statement
 class Session:
     """A connection in autocommit mode, and how this store was told to use it."""
 
-    connection: Connection
+    connection: WatchedConnection
     statements: Mapping[str, Statement]
     now: datetime | None  # None: the database's own clock
     notify: bool
 
     def rows(self, name: str, /, **parameters: object) -> list[Row]:
-        cursor = self.send(name, **parameters)
-        # Not by its description, which is made anew each time it is asked for.
-        return [] if cursor.rownumber is None else cursor.fetchall()
+        return self.connection.answer(self.statements[name].pyformat, parameters)
 
     def send(self, name: str, /, **parameters: object) -> psycopg.Cursor[Row]:
         """Run a statement; in a pipeline nobody waits for it before its rows are asked for."""

@@ -68,8 +68,9 @@ from penstock.store.postgres import (
     sweeping,
     waiting,
 )
-from penstock.store.postgres.connecting import Connection, Connections
+from penstock.store.postgres.connecting import Connections
 from penstock.store.postgres.creating import IN_A_STATEMENT, create, create_many
+from penstock.store.postgres.deadlines import WatchedConnection
 from penstock.store.postgres.session import Session
 from penstock.store.postgres.wakeups import PostgresDistributor
 from penstock.store.remembering import Remembers
@@ -530,7 +531,7 @@ class PostgresStore(Steered, Remembers, OnCallers):
     def _list(ids: Sequence[str]) -> list[str]:
         return list(ids)
 
-    def _on(self, connection: Connection) -> Session:
+    def _on(self, connection: WatchedConnection) -> Session:
         return Session(connection, self.statements, self._now(), self._notify)
 
     def _now(self) -> datetime | None:
