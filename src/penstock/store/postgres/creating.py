@@ -28,7 +28,7 @@ def create(
     One statement in the plain case. Where it takes several, an error in between, or the
     cancellation of an async caller, leaves nothing behind in the transaction.
     """
-    if len(executions) == 1 and _is_ready(executions[0]):
+    if len(executions) == 1 and executions[0].is_free:
         one = executions[0]
         if (yield Step(statements["create_one"], {**encode_one(one), **_moment(now, notify)})):
             return [Created(one.id, created=True, state=State.READY)]
@@ -77,7 +77,7 @@ class _Part:
         self._session = session
         self._executions = executions
         self._notify = notify
-        self._ready = all(map(_is_ready, executions))
+        self._ready = all(new.is_free for new in executions)
 
     def send(self) -> None:
         more = _moment(self._session.now, self._notify)
@@ -95,11 +95,6 @@ class _Part:
         if len(states) < len(self._executions):
             return None
         return [Created(new.id, True, states[n]) for n, new in enumerate(self._executions)]  # noqa: FBT003
-
-
-def _is_ready(new: NewExecution) -> bool:
-    """Whether nothing can hold it back: neither another execution nor the time."""
-    return new.key is None and new.serial is None and new.run_at is None and new.delay is None
 
 
 def _moment(now: datetime | None, notify: bool) -> dict[str, str | None]:  # noqa: FBT001
