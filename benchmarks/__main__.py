@@ -168,11 +168,11 @@ def at_depth(run: Run, systems: list[System]) -> None:
         if system.kind == "postgres":
             for bench in benches.values():
                 servers.drop_database(run.postgres, bench.url.rpartition("/")[2])
-            for _ in range(run.sizes.rounds):
+            for turn in range(run.sizes.rounds):
                 run.measure(
                     f"held transaction of {system.title}",
                     system,
-                    lambda make=make: hold_a_transaction(make, run.sizes),  # type: ignore[misc]
+                    lambda make=make, turn=turn: hold_a_transaction(make, run.sizes, turn),  # type: ignore[misc]
                 )
 
 
