@@ -4,12 +4,14 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.store.sqlite.sharing import SharedFile
+from penstock.errors import StoreBusy, StoreRefused
+from penstock.store.sqlite.sharing import SharedFile, _Job
 
 
 @pytest.fixture
@@ -99,3 +101,67 @@ def test_half_of_what_a_failing_one_wrote_is_gone(file: SharedFile) -> None:
 
     assert isinstance(answers[1], RuntimeError)
     assert sorted(words(file)) == ["a", "b"]
+
+
+def test_who_was_to_come_after_an_interruption_is_not_blamed_for_anothers_fault(
+    file: SharedFile,
+) -> None:
+    """Else an outcome would be taken for one that no database can store, and failed for it."""
+    turns: list[str] = []
+
+    def refused(connection: sqlite3.Connection) -> str:
+        say("a")(connection)
+        return say("a")(connection)
+
+    def interrupted(connection: sqlite3.Connection) -> str:
+        turns.append("interrupted")
+        if turns.count("innocent"):
+            raise KeyboardInterrupt
+        return say("b")(connection)
+
+    def innocent(connection: sqlite3.Connection) -> str:
+        turns.append("innocent")
+        return say("c")(connection)
+
+    def late(connection: sqlite3.Connection) -> str:
+        return say("d")(connection)
+
+    # The first fails last, so that all the others have been run once when it does.
+    answers = run_group(file, [interrupted, innocent, late, refused])
+
+    assert not any(isinstance(answer, StoreRefused) for answer in answers[:3])
+
+
+def test_those_who_are_run_again_wait_for_a_lock_once_and_not_one_after_the_other(
+    tmp_path: Path,
+) -> None:
+    file = SharedFile(str(tmp_path / "busy.db"), busy_timeout=0.2)
+    file.write("make a table", lambda it: it.execute("CREATE TABLE said (word TEXT UNIQUE)"))
+    other = sqlite3.connect(tmp_path / "busy.db", isolation_level=None, check_same_thread=False)
+    roll_back = file._roll_back
+
+    def lose_the_lock(connection: sqlite3.Connection) -> None:
+        roll_back(connection)
+        if not other.in_transaction:
+            other.execute("BEGIN IMMEDIATE")
+
+    file._roll_back = lose_the_lock  # type: ignore[method-assign]
+    begun = time.monotonic()
+
+    answers = run_group(file, [say("a"), say("a"), *(say(str(n)) for n in range(20))])
+
+    assert time.monotonic() - begun < 5 * 0.2
+    assert all(isinstance(answer, StoreBusy) for answer in answers)
+    other.close()
+    file.close()
+
+
+def run_group(
+    file: SharedFile, works: list[Callable[[sqlite3.Connection], str]]
+) -> list[BaseException | None]:
+    """Run them as the one who has the lock runs those who wait; return their errors."""
+    jobs = [_Job("say a word", lambda it, work=work: work(it) and None) for work in works]  # type: ignore[misc]
+    with suppress(KeyboardInterrupt):
+        file._run_group(jobs)
+    assert all(job.done for job in jobs)
+    return [job.error for job in jobs]
