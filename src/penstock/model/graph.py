@@ -17,6 +17,7 @@ from penstock.model.runs import RunState
 from penstock.model.states import FINAL, State
 
 MOST_DECISIONS = 1_000  # kept for each graph
+MOST_NODES = 64  # of a graph whose decisions are kept: in larger ones they hardly come again
 
 
 class ForEach(msgspec.Struct, frozen=True):
@@ -135,7 +136,7 @@ def decide(
 
     Skipping cascades: the decision takes into account what it has just skipped.
     """
-    if graph.uses_context:
+    if graph.uses_context or len(graph.nodes) > MOST_NODES:
         return _decide(graph, states, context_of, cancel_requested=cancel_requested)
     # Then it follows from the states alone, and many runs of a workflow pass through the same.
     known, key = graph.decisions, (tuple(states), cancel_requested)

@@ -35,6 +35,7 @@ def _unstorable(culprit: Outcome, refusal: StoreRefused) -> Failed:
         lease=culprit.lease,
         serial=culprit.serial,
         has_follow_ups=culprit.has_follow_ups,
+        run_id=culprit.run_id,
         started_at=culprit.started_at,
         error=msgspec.json.encode(error).decode(),
     )

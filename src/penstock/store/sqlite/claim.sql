@@ -53,15 +53,18 @@ LIMIT 1;
 -- name: look_at_lane
 -- What stands in a lane, with the execution that may be handed out for it, if there is one.
 -- In one row: each row more would be one more turn with the interpreter's lock. (JSON holds no
--- BLOB, and somebody may have written one as arguments.)
+-- BLOB, and somebody may have written one. The whole goes as one, because what is no text in it
+-- is nobody else's fault. A moment that no calendar has is left out.)
 -- :most_steps bounds the walk over rows of unknown tasks while everybody else waits. Nothing for
 -- a worker that has been declared dead while it waited for the lock.
-SELECT json_group_array(json_array(
+SELECT CAST(json_group_array(json_array(
     place.seq, place.task_execution_id, task.root_id, task.fence, task.task,
     CAST(task.args AS text), task.queue, task.priority, task.attempt, task.retries, task.crashes,
-    task.suspect, task.serial, task.follow_ups,
-    coalesce(task.run_at, CASE task.attempt WHEN 0 THEN task.created_at END), task.trace
-))
+    task.suspect, CAST(task.serial AS text), CAST(task.follow_ups AS text),
+    CASE WHEN coalesce(task.run_at, task.created_at) BETWEEN -62135596800000000 AND 253402300799999999
+        THEN coalesce(task.run_at, CASE task.attempt WHEN 0 THEN task.created_at END) END,
+    CAST(task.trace AS text)
+)) AS blob)
 FROM (
     SELECT seq
     FROM (
@@ -80,15 +83,16 @@ LEFT JOIN task_executions AS task ON task.id = place.task_execution_id AND task.
 -- name: hand_out
 -- SQLite has one writer, and every transaction of ours begins IMMEDIATE: no other claim can
 -- start until this one commits, so there are no row locks to take.
-WITH taken AS MATERIALIZED (
-    SELECT place.seq, place.task_execution_id AS id
-    FROM json_each(:seqs) AS asked
-    CROSS JOIN task_outbox AS place NOT INDEXED ON place.seq = asked.value
-)
+-- LIMIT -1, because 3.35.2 flattens what is MATERIALIZED, and then walks all executions.
 UPDATE task_executions AS task
 SET state = 'running', sub_state = 'active', attempt = attempt + 1, fence = fence + 1,
     worker_id = :worker_id, seq = taken.seq, claimed_at = :now, started_at = NULL, progress = NULL
-FROM taken
+FROM (
+    SELECT place.seq, place.task_execution_id AS id
+    FROM json_each(:seqs) AS asked
+    CROSS JOIN task_outbox AS place NOT INDEXED ON place.seq = asked.value
+    LIMIT -1
+) AS taken
 WHERE task.id = taken.id AND task.state = 'ready';
 
 -- name: tell_claimed

@@ -5,6 +5,8 @@ over rows that this worker cannot run, however long, holds nobody up. Only when 
 something to take does it take the lock.
 """
 
+import codecs
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +26,18 @@ _decode_rows = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
 
 HEAD = 256  # rows that are always looked at: cheap, and enough unless others' work piles up
 MOST_STEPS = 20_000
+
+_SPELT_OUT = "penstock.spelt_out"
+
+
+def _spell_out(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    wrong = error.object[error.start : error.end]
+    return "".join(f"\\\\x{byte:02x}" for byte in wrong), error.end
+
+
+codecs.register_error(_SPELT_OUT, _spell_out)
 
 
 class Wanted(NamedTuple):
@@ -179,19 +193,34 @@ def _look_at(
             break
         if lane.suspect and has_suspect:
             continue
-        ((found,),) = transaction.rows(
-            "look_at_lane",
-            **lane._asdict(),
-            worker_id=wanted.worker_id,
-            low_water=begin,
-            tasks=tasks,
-            limit=1 if lane.suspect else left,
-            most_steps=MOST_STEPS,
-        )
-        in_lane = _decode_rows(found)
+        limit = 1 if lane.suspect else left
+        asked = {**lane._asdict(), "low_water": begin, "worker_id": wanted.worker_id}
+        in_lane = _look_at_lane(transaction, {**asked, "tasks": tasks}, limit)
         has_suspect = has_suspect or (lane.suspect and bool(in_lane))
         places += in_lane
     return places
+
+
+def _look_at_lane(transaction: Transaction, asked: dict[str, object], limit: int) -> list[Row]:
+    while True:
+        try:
+            ((found,),) = transaction.rows(
+                "look_at_lane", **asked, limit=limit, most_steps=MOST_STEPS
+            )
+        except sqlite3.DataError:  # more than SQLite holds in one value
+            if limit == 1:
+                raise
+            limit //= 2
+        else:
+            return _read_places(found)
+
+
+def _read_places(found: bytes) -> list[Row]:
+    try:
+        return _decode_rows(found)
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        # Not UTF-8: then it is made something that is no JSON, so that its task fails alone.
+        return _decode_rows(found.decode(errors=_SPELT_OUT))
 
 
 def _claimed(place: Row, worker_id: str, claimed_at: datetime) -> Claimed:

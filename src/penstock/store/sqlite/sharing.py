@@ -119,20 +119,33 @@ class SharedFile:
                     job.work(connection)
                 job_is_at_fault = False
         except BaseException as error:
-            for job in group:
-                job.error = self._meaning(error, job.doing)
+            self._fail(group, error)
             if not isinstance(error, Exception):
                 raise
             if job_is_at_fault and len(group) > 1:
-                # One has undone the work of all: now each for itself, so that it fails alone.
-                for job in group:
-                    self._run_group([job])
+                self._run_each(group)
         else:
             for job in group:
                 job.error = None
         finally:
             for job in group:
                 job.done = True
+
+    def _run_each(self, group: Sequence[_Job]) -> None:
+        """One has undone the work of all: now each for itself, so that it fails alone."""
+        for place, job in enumerate(group):
+            try:
+                self._run_group([job])
+            except BaseException as interruption:
+                self._fail(group[place:], interruption)
+                raise
+            if isinstance(job.error, StoreBusy):
+                self._fail(group[place:], job.error)  # all have waited as long as it has
+                return
+
+    def _fail(self, group: Sequence[_Job], error: BaseException) -> None:
+        for job in group:
+            job.error = self._meaning(error, job.doing)
 
     @contextmanager
     def _transaction(
