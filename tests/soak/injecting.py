@@ -156,12 +156,12 @@ class Injector:
             except StoreError:
                 self._later(1.0, partial(resume, paused))
 
+        chosen: list[str] = []
         try:
             found = store.find_runs(limit=200)
             live = [one.id for one in found if one.state not in FINAL_RUN]
             ended = [one.id for one in found if one.state in FINAL_RUN]
             chosen = random.sample(live, min(15, len(live)))
-            self._later(fault.lasts, partial(resume, chosen[5:]))
             for one in chosen[:5]:
                 store.cancel_run(one, reason="no more of it")
             for one in chosen[5:]:
@@ -170,6 +170,9 @@ class Injector:
                 store.rerun_run(one)
         except PenstockError as error:
             return type(error).__name__
+        finally:
+            # Counted from when they have been paused: that may have had to wait for the lock.
+            self._later(fault.lasts, partial(resume, chosen[5:]))
         return f"{len(chosen)} live"
 
     # --- PostgreSQL -------------------------------------------------------------------
