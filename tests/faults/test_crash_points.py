@@ -65,7 +65,7 @@ def test_a_worker_that_stood_still_at_this_point_changes_nothing_any_more(
 ) -> None:
     # Another of its threads, stopped in the middle of a claim or a heartbeat, would keep SQLite's
     # lock for ever: all tasks are claimed at once, while its heart is quiet.
-    zombie = workers.start_with({point: "stop"}, slots=COUNT, heartbeat=1, lease=5)
+    zombie = workers.start_with({point: "stop"}, slots=COUNT, heartbeat=2, lease=6)
     workers.wait_for_beat(zombie)
     ids = enqueue_steps(app)
     zombie.wait_until_stopped()
