@@ -162,8 +162,8 @@ def states_of(writer: RunWriter, runs: Sequence[Locked]) -> Script[dict[str, str
     return dict(rows)
 
 
-# Many runs stand where others have stood before.
-@lru_cache(maxsize=1024)
+# Many runs stand where others have stood before. Few are kept: a text may name a thousand tasks.
+@lru_cache(maxsize=128)
 def _read_states(text: str) -> tuple[tuple[State, ...], tuple[tuple[int, int], ...]]:
     """Return the states, and the places of tasks that wait for so many elements."""
     tokens = text.split(",")

@@ -64,7 +64,9 @@ class SharedFile:
     def write(self, doing: str, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do `work` in a transaction, all or nothing, perhaps together with other threads' work.
 
-        `work` may not call the store again: it runs under the lock, on any thread.
+        `work` may not call the store again: it runs under the lock, on any thread. If other work
+        of the same transaction fails, it runs a second time, and what it did before is undone; so
+        it may have no effect but on the database.
         """
         results: list[T] = []
 
