@@ -15,7 +15,7 @@ from typing import assert_never
 
 from benchmarks import servers
 from benchmarks.chart import as_svg
-from benchmarks.costs import idle_memory, idle_statements
+from benchmarks.costs import idle_memory, idle_statements, start_up
 from benchmarks.depth import deep_benches, hold_a_transaction, take_first
 from benchmarks.driving import Bench, PlayerFailed
 from benchmarks.figures import Measured, Results
@@ -31,6 +31,7 @@ from tests.support.servers import Server
 ROOT = Path(__file__).parent.parent
 EXPLANATION = ROOT / "docs" / "explanation"
 UNPUBLISHED = ROOT / "build" / "benchmarks"
+STARTS = 9  # of which the median counts
 
 
 @dataclass
@@ -148,6 +149,14 @@ def idle(run: Run, systems: list[System]) -> None:
             )
 
 
+def starting(run: Run, systems: list[System]) -> None:
+    """How long it takes to start; of us alone, because others start otherwise."""
+    for system in systems:
+        if system.ours and "idle" in system.does:
+            for _ in range(STARTS):
+                run.measure(f"start of {system.title}", system, start_up)
+
+
 def _named_bench(run: Run, system: System, _name: str) -> Bench:
     return run.bench(system)
 
@@ -176,7 +185,7 @@ def at_depth(run: Run, systems: list[System]) -> None:
                 )
 
 
-PARTS = {"beside": beside_each_other, "idle": idle, "depth": at_depth}
+PARTS = {"beside": beside_each_other, "idle": idle, "starting": starting, "depth": at_depth}
 
 
 @contextmanager

@@ -1,9 +1,16 @@
-"""What the work costs besides time: statements, memory, WAL, commits, dead tuples."""
+"""What the work costs besides time: statements, memory, starting, WAL, commits, dead tuples."""
 
+import compileall
+import os
+import subprocess
+import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import psycopg
 
+import penstock
 from benchmarks.driving import Bench
 from benchmarks.figures import Measured
 from benchmarks.sizes import Sizes
@@ -63,3 +70,20 @@ def idle_memory(bench: Bench) -> Measured:
     with bench.workers() as crew:
         time.sleep(5.0)
         return {"memory": crew.memory() / MEGABYTE}
+
+
+def start_up() -> Measured:
+    """How long it takes until an interpreter has imported Penstock, and until `--help` is there."""
+    # An installation has compiled it; a checkout in a place that cannot be written to has not.
+    compileall.compile_dir(Path(penstock.__file__).parent, quiet=1)
+    return {
+        "import": _milliseconds([sys.executable, "-c", "import penstock"]),
+        "help": _milliseconds([sys.executable, "-m", "penstock", "--help"]),
+    }
+
+
+def _milliseconds(command: Sequence[str]) -> float:
+    begun = time.monotonic()
+    environment = {**os.environ, "NO_COLOR": "1"}
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+    return (time.monotonic() - begun) * 1000

@@ -32,6 +32,8 @@ FIGURES: tuple[Figure, ...] = (
     Figure("dead", "dead tuples per task after", "", "less"),
     Figure("idle statements", "idle statements", "/s", "less"),
     Figure("memory", "idle worker's memory", "MB", "less"),
+    Figure("import", "`import penstock`, with the interpreter", "ms", "less"),
+    Figure("help", "`penstock --help`", "ms", "less"),
     Figure("shallow", "first tasks, nothing else there", "/s"),
     Figure("among ready", "first tasks of many ready", "/s"),
     Figure("among finished", "the same, many finished", "/s"),
@@ -116,4 +118,6 @@ PROMISES: tuple[Promise, ...] = (
     ),
     Promise("a transaction held open, × without", "held", PG, "not held@", least=0.9),
     Promise("memory of an idle worker, MB", "memory", PG, None, most=60.0),
+    Promise("`import penstock`, ms", "import", PG, None, most=150.0),
+    Promise("`penstock --help`, ms", "help", PG, None, most=300.0),
 )

@@ -1,6 +1,5 @@
 """The front door: an App knows the tasks and the database."""
 
-import asyncio
 import importlib
 import os
 import threading
@@ -11,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 from uuid import UUID
 
+from penstock.engine.awaiting import in_thread
 from penstock.engine.background import BackgroundWorker
 from penstock.engine.client import Client
 from penstock.engine.declaring import TaskDecorator
@@ -44,6 +44,8 @@ from penstock.store.contract import Store
 from penstock.store.opening import open_store
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from penstock.engine.worker import Worker
 
 P = ParamSpec("P")
@@ -178,7 +180,7 @@ class App(Rebindable, Looking):
                 store.close()
 
     async def amigrate(self) -> list[int]:
-        return await asyncio.to_thread(self.migrate)
+        return await in_thread(self.migrate)
 
     def close(self) -> None:
         """Close the connections. The App opens again when it is used again."""
@@ -195,7 +197,7 @@ class App(Rebindable, Looking):
             registry.release(self._client)
 
     async def aclose(self) -> None:
-        await asyncio.to_thread(self.close)
+        await in_thread(self.close)
 
     def _forget_lock(self) -> None:
         self._opening = threading.RLock()
@@ -408,9 +410,7 @@ class App(Rebindable, Looking):
             raise RunByATest
         run_in_foreground(self._made_worker(options, None), until_idle=until_idle)
 
-    def _made_worker(
-        self, choices: WorkerChoices, loop: asyncio.AbstractEventLoop | None
-    ) -> "Worker":
+    def _made_worker(self, choices: WorkerChoices, loop: "AbstractEventLoop | None") -> "Worker":
         self.import_included()
         # Only here: whoever just enqueues need not wait for all that a worker is made of.
         from penstock.engine.worker import Worker  # noqa: PLC0415

@@ -1,10 +1,10 @@
 """What an App can be asked for: executions and runs, by id and by what they have in common."""
 
-import asyncio
 from abc import ABC, abstractmethod
 from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
+from penstock.engine.awaiting import in_thread
 from penstock.engine.client import Client
 from penstock.engine.executions import Execution, StateName
 from penstock.engine.requests import checked_limit, checked_state
@@ -61,7 +61,7 @@ class Looking(ABC):
             return Run.read(wanted, self._client, self._code)
 
     async def aget(self, execution_id: str | UUID) -> Execution[Any] | Any:  # noqa: ANN401 - or a Run
-        return await asyncio.to_thread(self.get, execution_id)
+        return await in_thread(self.get, execution_id)
 
     def find_runs(
         self,
@@ -84,7 +84,7 @@ class Looking(ABC):
         return [Run.of(snapshot, self._client, self._code) for snapshot in snapshots]
 
     async def afind_runs(self, **filters: Unpack[FindRunsOptions]) -> list[Run]:
-        return await asyncio.to_thread(lambda: self.find_runs(**filters))
+        return await in_thread(lambda: self.find_runs(**filters))
 
     @property
     def _code(self) -> Code:
@@ -119,14 +119,14 @@ class Looking(ABC):
         return [self._typed(Execution(snapshot, self._client)) for snapshot in snapshots]
 
     async def afind(self, **filters: Unpack[FindOptions]) -> list[Execution[Any]]:
-        return await asyncio.to_thread(lambda: self.find(**filters))
+        return await in_thread(lambda: self.find(**filters))
 
     def counts(self) -> dict[StateName, int]:
         """How many executions are in each state, zeros too."""
         return {state.value: count for state, count in self._client.counts().items()}
 
     async def acounts(self) -> dict[StateName, int]:
-        return await asyncio.to_thread(self.counts)
+        return await in_thread(self.counts)
 
     def _typed(self, execution: Execution[Any]) -> Execution[Any]:
         task = self.find_task(execution.task)

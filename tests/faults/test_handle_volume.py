@@ -12,7 +12,8 @@ from tests.support.handling import connected, start
 from tests.support.workers import Place, Workers
 
 MB = 1024 * 1024
-MEASURED_FOR = 4.0  # seconds; a share of a core is counted in hundredths of one
+MEASURED_FOR = 5.0  # seconds: once around, because each of them is looked at every five
+LOOKS = 3  # a machine that does other things can only add to what they cost
 PATIENCE = 80.0
 LOOK_EVERY = 0.5  # counting thousands of rows takes the worker's time
 OF_A_CORE = 0.10
@@ -65,7 +66,7 @@ def test_thousands_that_wait_cost_little_memory_and_hardly_any_time(
         time.sleep(LOOK_EVERY)
     took = time.monotonic() - begun
 
-    share = share_of_a_core(worker.pid)
+    share = min(share_of_a_core(worker.pid) for _ in range(LOOKS))
     after = memory(worker.pid)
 
     print(  # noqa: T201 - the figures that one runs this for

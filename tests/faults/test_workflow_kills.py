@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from penstock import App
+from penstock import App, Execution
 from penstock.model.states import FINAL
 from penstock.testing.processes import WorkerProcess
 from tests.support import flow_tasks
@@ -23,6 +23,7 @@ from tests.support.workers import QUICK, ROOT, Place, Workers, types, wait_until
 CROWD = 200
 DOOMED = 40  # each takes a process along
 ALIVE = 3
+WAVES = 4
 
 
 @pytest.fixture
@@ -102,15 +103,21 @@ def test_diamonds_end_as_if_nobody_had_been_killed(
 def test_parents_see_the_results_of_their_children_once(
     app: App, place: Place, workers: Workers
 ) -> None:
-    parents = app.enqueue_many(flow_tasks.parent.request(n) for n in range(CROWD))
+    parents: list[Execution[int]] = []
     killing = Killing(workers, seed=2)
+    for wave in range(WAVES):
+        # However quickly they work, there is something to do whenever one is killed.
+        numbers = range(wave * CROWD // WAVES, (wave + 1) * CROWD // WAVES)
+        parents += app.enqueue_many(flow_tasks.parent.request(n) for n in numbers)
+        killing.keep_alive()
+        wait_until(killing.kill_one, timeout=30, what="a worker to kill")
 
     def done() -> int:
         return sum(one.state in FINAL for one in app.store.get([one.id for one in parents]))
 
     until(done, CROWD, killing, every=12)
 
-    assert killing.killed >= 3
+    assert killing.killed >= WAVES
     for n, execution in enumerate(parents):
         assert execution.refresh().result(timeout=0) == 2 * n
     children = app.store.find_runs(workflow="child", limit=10_000)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -211,12 +211,4 @@ def install(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the engine live in this world's time."""
     for module in (attempts, desk, runner):
         monkeypatch.setattr(module, "time", world)
-    monkeypatch.setattr(handle, "asyncio", _Asyncio(world))
-
-
-class _Asyncio:
-    def __init__(self, world: World) -> None:
-        self.sleep = world.sleep
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as whatever asyncio has
-        return getattr(asyncio, name)
+    monkeypatch.setattr(handle, "nap", world.sleep)

@@ -1,11 +1,14 @@
 """A worker in the background of somebody's block, plain or async."""
 
-import asyncio
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from penstock.engine.awaiting import in_thread, running_loop
+
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from penstock.engine.worker import Worker
 
 
@@ -16,7 +19,7 @@ class BackgroundWorker:
     touched: the process belongs to the caller.
     """
 
-    def __init__(self, make: "Callable[[asyncio.AbstractEventLoop | None], Worker | None]") -> None:
+    def __init__(self, make: "Callable[[AbstractEventLoop | None], Worker | None]") -> None:
         self._make = make
         self._worker: Worker | None = None
 
@@ -36,9 +39,9 @@ class BackgroundWorker:
             self._worker.stop()
 
     async def __aenter__(self) -> Self:
-        self._worker = self._make(asyncio.get_running_loop())
+        self._worker = self._make(running_loop())
         if self._worker is not None:
-            await asyncio.to_thread(self._worker.start)
+            await in_thread(self._worker.start)
         return self
 
     async def __aexit__(
@@ -48,7 +51,7 @@ class BackgroundWorker:
         traceback: TracebackType | None,
     ) -> None:
         if self._worker is not None:
-            await asyncio.to_thread(self._worker.stop)
+            await in_thread(self._worker.stop)
 
     @property
     def id(self) -> str:

@@ -1,6 +1,5 @@
 """What a caller does with executions: write them, find them, act on them."""
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,6 +10,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from penstock.engine.awaiting import in_thread
 from penstock.engine.executions import Execution
 from penstock.engine.hooks import NOBODY, HookSet
 from penstock.engine.requests import Request
@@ -111,14 +111,14 @@ class Client:
         requests = self._traced(requests)
         executions = [request.new for request in requests]
         if where is NO_CONNECTION:
-            created = await asyncio.to_thread(self._create, executions, notify)
+            created = await in_thread(self._create, executions, notify)
         else:
             # Opening may read a file or wait for the database: not on the loop.
-            store = await asyncio.to_thread(self._open_store)
+            store = await in_thread(self._open_store)
             created = await store.acreate_on(where, executions, notify=notify)
         holders = {}
         if not all(answer.created for answer in created):
-            holders = await asyncio.to_thread(self._holders, created)
+            holders = await in_thread(self._holders, created)
         return self._as_executions(requests, created, holders, where)
 
     def _traced(self, requests: Sequence[Request[Any]]) -> Sequence[Request[Any]]:
@@ -191,9 +191,9 @@ class Client:
         where, notify = self._within(connection, notify=notify)
         traced = self._traced_run(new)
         if where is NO_CONNECTION:
-            await asyncio.to_thread(lambda: self.store.start_runs([traced], notify=notify))
+            await in_thread(lambda: self.store.start_runs([traced], notify=notify))
         else:
-            store = await asyncio.to_thread(self._open_store)
+            store = await in_thread(self._open_store)
             await store.astart_runs_on(where, [traced], notify=notify)
         if self._hooks:
             self._hooks.run_started(traced)
@@ -214,9 +214,9 @@ class Client:
     async def asignal(self, execution_id: str, name: str, data: str) -> SignalAnswer:
         where, notify = self._within(NO_CONNECTION, notify=True)
         if where is NO_CONNECTION:
-            answer = await asyncio.to_thread(lambda: self.store.signal(execution_id, name, data))
+            answer = await in_thread(lambda: self.store.signal(execution_id, name, data))
         else:
-            store = await asyncio.to_thread(self._open_store)
+            store = await in_thread(self._open_store)
             answer = await store.asignal_on(where, execution_id, name, data, notify=notify)
         return _told(answer, execution_id)
 

@@ -5,8 +5,9 @@ loop, and its clock is given to it, so every order of events can be tried in a t
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from datetime import timedelta
+
+import msgspec
 
 from penstock.errors import PenstockError
 from penstock.model.durations import format_duration
@@ -30,25 +31,21 @@ class Interrupted(BaseException):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """Ask whether the condition is true."""
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUpSlot:
+class GiveUpSlot(msgspec.Struct, frozen=True):
     """Write that the task is deferred, then give its slot back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Wait, unless the task is to end: then raise why."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class TakeSlot:
+class TakeSlot(msgspec.Struct, frozen=True):
     """Wait for a slot in the order of asking, then write that the task is active again."""
 
 

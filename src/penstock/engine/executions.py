@@ -1,11 +1,11 @@
 """One requested instance of a task, as a user sees it."""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
+from penstock.engine.awaiting import in_thread, nap
 from penstock.engine.endings import reason_of_end
 from penstock.engine.requests import checked_duration
 from penstock.errors import (
@@ -183,7 +183,7 @@ class Execution(Generic[T_co]):
         return self
 
     async def arefresh(self) -> Self:
-        return await asyncio.to_thread(self.refresh)
+        return await in_thread(self.refresh)
 
     def result(self, timeout: Duration | None = None) -> T_co:
         """Wait until the execution has ended, and return what the task returned.
@@ -201,30 +201,30 @@ class Execution(Generic[T_co]):
     async def aresult(self, timeout: Duration | None = None) -> T_co:  # noqa: ASYNC109 - as `result`
         await self.arefresh()
         for pause in self._pauses(timeout):
-            await asyncio.sleep(pause)
+            await nap(pause)
             await self.arefresh()
-        return await asyncio.to_thread(self._outcome)
+        return await in_thread(self._outcome)
 
     def history(self) -> list[Event]:
         """All that has happened to this execution, in order."""
         return self._reads.history(self.id)
 
     async def ahistory(self) -> list[Event]:
-        return await asyncio.to_thread(self.history)
+        return await in_thread(self.history)
 
     def cancel(self, reason: str | None = None) -> CancelAnswer:
         """End it at once, or ask it to stop if it runs ("requested")."""
         return self._reads.cancel(self.id, reason)
 
     async def acancel(self, reason: str | None = None) -> CancelAnswer:
-        return await asyncio.to_thread(self.cancel, reason)
+        return await in_thread(self.cancel, reason)
 
     def rerun(self) -> RerunAnswer:
         """Give a finished execution a new life, with fresh retries; let a scheduled one run now."""
         return self._reads.rerun(self.id)
 
     async def arerun(self) -> RerunAnswer:
-        return await asyncio.to_thread(self.rerun)
+        return await in_thread(self.rerun)
 
     def _pauses(self, timeout: Duration | None) -> Iterator[float]:
         return pauses(

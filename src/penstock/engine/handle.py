@@ -1,10 +1,10 @@
 """What a running task receives as its first parameter, when it asks for it."""
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
+from penstock.engine.awaiting import in_thread, nap, result_of
 from penstock.engine.deferrals import Check, GiveUpSlot, Next, TakeSlot, Wait
 from penstock.engine.handling import Defer, Desk, Handle, NoDeferralHere, storable
 from penstock.engine.remembering import (
@@ -196,7 +196,7 @@ class AsyncTaskHandle(Handle):
             case GiveUpSlot():
                 await self._desk.agive_up_slot(reason)
             case Wait(seconds):
-                await asyncio.sleep(seconds)
+                await nap(seconds)
                 self._desk.raise_if_ended()
             case TakeSlot():
                 await self._desk.atake_slot()
@@ -205,7 +205,7 @@ class AsyncTaskHandle(Handle):
     async def progress(self, fraction: float, note: str | None = None) -> None:
         """Show how far the task is; written at most once a second."""
         if (progress := self._progress(fraction, note)) is not None:
-            await asyncio.to_thread(self._show, progress)
+            await in_thread(self._show, progress)
 
     async def complete(self, result: T, *, connection: AsyncConnection) -> T:
         """Complete this task in the connection's transaction: as `TaskHandle.complete` does."""
@@ -215,7 +215,7 @@ class AsyncTaskHandle(Handle):
             connection,
             self._claimed.lease,
             result=text,
-            started_at=await asyncio.to_thread(self._desk.unknown_start),
+            started_at=await in_thread(self._desk.unknown_start),
             writes=writes,
         )
         return result
@@ -243,7 +243,7 @@ class AsyncTaskHandle(Handle):
             return result_of_step(name, function, steps[name])
         answer = function(*args, **kwargs)
         result = await answer if inspect.isawaitable(answer) else answer
-        held = await asyncio.wrap_future(self._remembering(name, encode(result)))
+        held = await result_of(self._remembering(name, encode(result)))
         self._expect_remembered(name, held=held)
         return result
 
@@ -255,13 +255,13 @@ class AsyncTaskHandle(Handle):
     ) -> Any:  # noqa: ANN401
         """Wait until `app.signal(…)` sends this signal: as `TaskHandle.wait_for` does."""
         checked_name("signal", signal)
-        signals = (await asyncio.to_thread(self._recall.read)).signals
+        signals = (await in_thread(self._recall.read)).signals
         if signal in signals:
             return decode(signals[signal])
         left, until = self._wait_left(signal, timeout)
         if until is not None:
             name = signal_named(signal)
-            held = await asyncio.wrap_future(self._remembering(name, until))
+            held = await result_of(self._remembering(name, until))
             self._expect_remembered(name, held=held)
         raise Suspend(signal_named(signal), left)
 
@@ -272,12 +272,12 @@ class AsyncTaskHandle(Handle):
         step = self._recall.next_run(workflow.name)
         if (stored := (await self._read_steps()).get(step)) is not None:
             run_id = run_id_in(stored)
-            run = await asyncio.to_thread(workflow.get, run_id)
-            return await asyncio.to_thread(ended_or_suspend, run, run_id)
+            run = await in_thread(workflow.get, run_id)
+            return await in_thread(ended_or_suspend, run, run_id)
         new, _ = workflow.new_run(args, dict(kwargs))
-        raise Suspend(end_of_run(await asyncio.to_thread(self._start_child, step, new)))
+        raise Suspend(end_of_run(await in_thread(self._start_child, step, new)))
 
     async def _read_steps(self) -> dict[str, str]:
         if not self._recall.knows_steps:
-            await asyncio.to_thread(self._recall.read)
+            await in_thread(self._recall.read)
         return self._recall.steps

@@ -1,6 +1,5 @@
 """One run of a workflow, as a user sees it."""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, overload
 
 import msgspec
 
+from penstock.engine.awaiting import in_thread, nap
 from penstock.engine.executions import Execution, Reads, pauses
 from penstock.engine.requests import InvalidOption
 from penstock.engine.tasks import DeclaredTask
@@ -200,7 +200,7 @@ class Run:
         return self
 
     async def arefresh(self) -> Self:
-        return await asyncio.to_thread(self.refresh)
+        return await in_thread(self.refresh)
 
     def result(self, timeout: Duration | None = None) -> dict[str, Any]:
         """Wait until the run has completed, and return what its tasks returned, by name.
@@ -218,39 +218,39 @@ class Run:
         return self._outcome()
 
     async def aresult(self, timeout: Duration | None = None) -> dict[str, Any]:  # noqa: ASYNC109 - as `result`
-        await asyncio.to_thread(self._look)
+        await in_thread(self._look)
         for pause in self._pauses(timeout):
-            await asyncio.sleep(pause)
-            await asyncio.to_thread(self._look)
-        return await asyncio.to_thread(self._outcome)
+            await nap(pause)
+            await in_thread(self._look)
+        return await in_thread(self._outcome)
 
     def history(self) -> list[Event]:
         """All that has happened to this run and its tasks, in order."""
         return self._reads.history(self.id)
 
     async def ahistory(self) -> list[Event]:
-        return await asyncio.to_thread(self.history)
+        return await in_thread(self.history)
 
     def pause(self) -> RunAnswer:
         """Let nothing of it begin any more; what runs goes on to its end."""
         return self._reads.pause_run(self.id)
 
     async def apause(self) -> RunAnswer:
-        return await asyncio.to_thread(self.pause)
+        return await in_thread(self.pause)
 
     def resume(self) -> RunAnswer:
         """Let it go on where it stood."""
         return self._reads.resume_run(self.id)
 
     async def aresume(self) -> RunAnswer:
-        return await asyncio.to_thread(self.resume)
+        return await in_thread(self.resume)
 
     def cancel(self, reason: str | None = None) -> RunAnswer:
         """End what has not begun, and ask what runs to stop; it ends with the last of it."""
         return self._reads.cancel_run(self.id, reason)
 
     async def acancel(self, reason: str | None = None) -> RunAnswer:
-        return await asyncio.to_thread(self.cancel, reason)
+        return await in_thread(self.cancel, reason)
 
     def rerun(self, *, from_failed: bool = True) -> RunAnswer:
         """Run again what failed or was cancelled, and all downstream; what completed is kept.
@@ -266,7 +266,7 @@ class Run:
         return self._reads.rerun_run(self.id, None if from_failed else roots)
 
     async def arerun(self, *, from_failed: bool = True) -> RunAnswer:
-        return await asyncio.to_thread(lambda: self.rerun(from_failed=from_failed))
+        return await in_thread(lambda: self.rerun(from_failed=from_failed))
 
     # --- inside -----------------------------------------------------------------------
 

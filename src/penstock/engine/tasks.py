@@ -5,7 +5,6 @@ the function's own parameters without the handle, a plain call takes all of them
 `using` returns on a sync connection has no `aenqueue`.
 """
 
-import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from datetime import timedelta
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 from uuid import UUID
 
+from penstock.engine.awaiting import in_thread
 from penstock.engine.client import NO_CONNECTION, Client
 from penstock.engine.executions import Execution
 from penstock.engine.habits import SaysWhatToCall
@@ -198,7 +198,7 @@ class Task(_Requests[P, T_co]):
         return self._home.client_for(self.name)
 
     async def aget(self, execution_id: str | UUID) -> Execution[T_co]:
-        return await asyncio.to_thread(self.get, execution_id)
+        return await in_thread(self.get, execution_id)
 
 
 class DeclaredTask(Generic[CallP, R_co]):

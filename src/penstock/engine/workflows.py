@@ -1,6 +1,5 @@
 """A workflow: tasks that wait for each other, declared as functions and started as one."""
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -8,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Generic, ParamSpec, Protocol, Unpack, cast, overload
 from uuid import UUID
 
+from penstock.engine.awaiting import in_thread
 from penstock.engine.client import NO_CONNECTION, Client
 from penstock.engine.compiling import Compiled, compiled
 from penstock.engine.conditions import Condition
@@ -332,7 +332,7 @@ class Workflow(SaysWhatToCall, Generic[P]):
         return run
 
     async def aget(self, run_id: str | UUID) -> Run:
-        return await asyncio.to_thread(self.get, run_id)
+        return await in_thread(self.get, run_id)
 
     def find(
         self,
@@ -357,7 +357,7 @@ class Workflow(SaysWhatToCall, Generic[P]):
         before: str | UUID | None = None,
         limit: int = 100,
     ) -> list[Run]:
-        return await asyncio.to_thread(lambda: self.find(state=state, before=before, limit=limit))
+        return await in_thread(lambda: self.find(state=state, before=before, limit=limit))
 
 
 def _no_task_of_ours(workflow: str, one: object) -> tuple[str, str]:

@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.model.events import Event
-from penstock.model.examinations import Examined
 from penstock.model.executions import Snapshot
 from penstock.model.gauges import Gauges
 from penstock.model.health import Finding
 from penstock.model.runs import RunSnapshot, RunState
 from penstock.model.states import State
 from penstock.model.waiting import QueueDepth, ReadyTask, Waiting
+
+if TYPE_CHECKING:
+    from penstock.model.examinations import Examined
 
 
 class StoreReads(Protocol):
@@ -108,7 +110,7 @@ class StoreReads(Protocol):
 
     def examine(
         self, after: str | None = None, *, until: str | None = None, limit: int = 1000
-    ) -> Examined:
+    ) -> "Examined":
         """Read a stretch of the executions for `verify`, in the order of their ids.
 
         All of it was true at one moment: rows, outbox and histories. It begins behind `after`
