@@ -293,7 +293,6 @@ def test_nobody_can_tell_the_stores_from_the_model(
         settings=settings(
             max_examples=60,
             stateful_step_count=30,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
             print_blob=True,
         ),

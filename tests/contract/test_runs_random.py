@@ -213,9 +213,7 @@ def live_on(store: Store, story: Story, clock: ManualClock) -> dict[int, Claimed
         del in_hand[:some]
 
 
-@settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(story=stories())
 def test_a_run_ends_as_its_graph_says_in_whatever_order_its_tasks_end(
     store: Store, clock: ManualClock, story: Story
@@ -258,9 +256,7 @@ def test_a_fan_of_a_hundred_comes_together_once(
     assert run_of(store, run_id).state is RunState.COMPLETED
 
 
-@settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(story=stories(most=25))
 def test_a_run_that_is_rerun_ends_as_a_fresh_one_with_its_failures_mended_would(
     store: Store, clock: ManualClock, story: Story

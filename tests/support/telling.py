@@ -15,7 +15,7 @@ COUNTED = ("failed", "error", "passed", "skipped", "rerun", "xfailed", "xpassed"
 
 
 class Told(TypedDict):
-    """How many tests ended how, and a line for each that failed or did not run."""
+    """How many tests ended how, and a line for each that failed, was repeated or did not run."""
 
     counted: str
     lines: list[str]
@@ -31,14 +31,14 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
         return  # one of several processes, which knows its own part alone
     stats = terminalreporter.stats
     ended = [f"{len(stats[kind])} {kind}" for kind in COUNTED if stats.get(kind)]
-    told = Told(counted=", ".join(ended) or "no test", lines=[*_failed(stats), *_skipped(stats)])
+    told = Told(counted=", ".join(ended) or "no test", lines=[*_named(stats), *_skipped(stats)])
     Path(config.getoption(TOLD_IN)).write_text(json.dumps(told))
 
 
-def _failed(stats: dict[str, list[pytest.TestReport]]) -> list[str]:
+def _named(stats: dict[str, list[pytest.TestReport]]) -> list[str]:
     return [
         f"{kind.upper()} {report.nodeid}"
-        for kind in ("failed", "error")
+        for kind in ("failed", "error", "rerun")
         for report in stats.get(kind, ())
     ]
 

@@ -10,6 +10,7 @@ import pytest
 
 import tests.__main__ as runner
 from tests.support.postgres import OWN_SERVER
+from tests.support.telling import TOLD_IN
 
 Asked = list[list[str]]
 
@@ -115,6 +116,36 @@ def test_every_test_is_in_one_of_the_steps_and_long_ones_come_first(
     said = subprocess.run(command, cwd=runner.ROOT, check=True, capture_output=True, text=True)
     found = [line.rpartition("::")[2] for line in said.stdout.splitlines() if "::" in line]
     assert found == expected
+
+
+UNSTEADY = """\
+import pytest
+
+times = []
+
+@pytest.mark.flaky(reruns=2)
+def test_unsteady():
+    times.append(1)
+    assert len(times) == 2
+
+def test_broken():
+    assert False
+"""
+
+
+def test_a_test_that_was_repeated_is_named_like_one_that_failed(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(UNSTEADY, "utf-8")
+    told_in = tmp_path / "told"
+    command = [sys.executable, "-m", "pytest", "-c", str(runner.ROOT / "pyproject.toml")]
+    command += [f"--rootdir={tmp_path}", "-p", "no:cacheprovider", "-p", "tests.support.telling"]
+    command += [f"{TOLD_IN}={told_in}", str(tmp_path)]
+    subprocess.run(command, cwd=runner.ROOT, check=False, capture_output=True)
+    told = json.loads(told_in.read_text("utf-8"))
+    assert told["counted"] == "1 failed, 1 passed, 1 rerun"
+    assert told["lines"] == [
+        "FAILED test_some.py::test_broken",
+        "RERUN test_some.py::test_unsteady",
+    ]
 
 
 @pytest.mark.parametrize(

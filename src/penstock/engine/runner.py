@@ -66,6 +66,9 @@ class Runner:
         self._loop_tasks: dict[Attempt, asyncio.Task[None]] = {}
         self._will_begin_more = False
         self._settler = settler
+        # Made once: every attempt gets them.
+        self._desk = self._desk_of
+        self._start_was_told = settler.start_was_told
         self._threads = Threads("penstock-task")
         self._processes = Processes()
         self._deadlines = Deadlines()
@@ -268,9 +271,9 @@ class Runner:
 
     def _begin(self, attempt: Attempt) -> None:
         attempt.begin()
-        attempt.desk = self._desk_of
+        attempt.desk = self._desk
         if not attempt.start_told:
-            attempt.start_was_told = self._settler.start_was_told
+            attempt.start_was_told = self._start_was_told
             self._settler.note_start(attempt.claimed.lease, attempt.begun_at, attempt.started_at)
         if self._hooks:
             self._hooks.attempt_began(AttemptBegan(attempt.claimed, attempt.task.name))

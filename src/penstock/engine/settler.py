@@ -28,7 +28,7 @@ MOST_IN_A_BATCH = 500
 AWAKE_FOR = 1.0
 FIRST_LOOK = 0.02  # at a transaction that a handler has left open, then less and less often
 LAST_LOOK = 1.0
-_SCHEDULED = (RetryScheduled, DeferredFor, SuspendedFor)
+_SCHEDULED = frozenset({RetryScheduled, DeferredFor, SuspendedFor})
 RECORD_START_AFTER = 0.05  # short tasks tell their start with their outcome: no extra commit
 LONGEST_TELLING = 5.0  # an outage may keep a start back; who waits for it goes on then
 
@@ -304,9 +304,7 @@ class Settler:
         self._when_settled([outcome.lease for outcome in outcomes])
         # The database wakes others for the earliest only, and may take another for it that is
         # being promoted just now.
-        if any(
-            isinstance(outcome, RetryScheduled | DeferredFor | SuspendedFor) for outcome in outcomes
-        ):
+        if any(type(outcome) in _SCHEDULED for outcome in outcomes):
             self._when_scheduled()
         # The end of one task of a run makes others ready; no need to wait for the wake-up.
         if any(outcome.run_id is not None for outcome in outcomes):

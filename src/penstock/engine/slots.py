@@ -17,6 +17,8 @@ from dataclasses import dataclass
 class SlotToken:
     """The right to one slot of a pool."""
 
+    __slots__ = ("_ended", "_held", "_place", "_pool")
+
     def __init__(self, pool: "SlotPool") -> None:
         self._pool = pool
         self._held = True
@@ -30,12 +32,17 @@ class SlotToken:
     def release(self) -> bool:
         """Give the slot back; False if it was not held, so a double release frees nothing."""
         with self._pool.lock:
-            if not self._held:
-                return False
-            self._held = False
-            next_in_line = self._pool.take_back()
+            next_in_line = self._given_back()
+        if next_in_line is None:
+            return False
         next_in_line()
         return True
+
+    def _given_back(self) -> Callable[[], None] | None:
+        if not self._held:
+            return None
+        self._held = False
+        return self._pool.take_back()
 
     def reclaim(self) -> bool:
         """Wait for a slot again, on a thread; those who asked before come first.
@@ -52,7 +59,9 @@ class SlotToken:
         with self._pool.lock:
             self._ended = True
             place, self._place = self._place, None
-        self.release()
+            next_in_line = self._given_back()
+        if next_in_line is not None:
+            next_in_line()
         if place is not None:
             place.when_answered()
 

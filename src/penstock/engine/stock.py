@@ -35,16 +35,20 @@ class Stock:
 
     def add(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:
-            self._queues.setdefault(attempt.claimed.queue, deque()).append(attempt)
+            queue = attempt.claimed.queue
+            if queue not in self._queues:
+                self._queues[queue] = deque()
+            self._queues[queue].append(attempt)
         self._count += len(attempts)
 
     def pop(self) -> Attempt:
         """Take the first of the queue whose turn it is, and let the next queue have its turn."""
-        queue = next(iter(self._queues))
-        attempts = self._queues.pop(queue)
+        queue, attempts = next(iter(self._queues.items()))
         attempt = attempts.popleft()
-        if attempts:
-            self._queues[queue] = attempts
+        if not attempts:
+            del self._queues[queue]
+        elif len(self._queues) > 1:
+            self._queues[queue] = self._queues.pop(queue)
         self._count -= 1
         return attempt
 

@@ -35,6 +35,9 @@ def settle(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
 
 def _rounds(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
     """Split the outcomes so that no execution comes twice in a round; nearly always one round."""
+    if len({outcome.lease.execution_id for outcome in outcomes}) == len(outcomes):
+        yield outcomes
+        return
     rest = list(outcomes)
     while rest:
         first = {outcome.lease.execution_id: outcome for outcome in reversed(rest)}
@@ -59,7 +62,8 @@ def _settle_completed(transaction: Transaction, completed: Sequence[Completed]) 
     moved = transaction.count("settle_completed", batch=batch, now=transaction.now)
     all_moved = moved == len(completed)
     run_ids = {outcome.run_id for outcome in completed if outcome.run_id is not None}
-    _go_on(transaction, run_ids, outputs_of(completed if all_moved else []))
+    if run_ids:
+        _go_on(transaction, run_ids, outputs_of(completed if all_moved else []))
     if all_moved:
         return []
     leases = [outcome.lease for outcome in completed]
@@ -83,7 +87,8 @@ def _settle_others(transaction: Transaction, outcomes: Sequence[Outcome]) -> Set
     run(wake(transaction.statements, suspended, now=transaction.now), transaction.execute)
     cancel_children(transaction, [row[0] for row in rows if row[5] == State.CANCELLED])
     run_ids = {row[1] for row in rows if row[1] != row[0]}
-    _go_on(transaction, run_ids, outputs_of(outcomes[place[row[0]]] for row in rows))
+    if run_ids:
+        _go_on(transaction, run_ids, outputs_of(outcomes[place[row[0]]] for row in rows))
     if serials := {row[8] for row in rows if row[8] is not None}:
         run(
             advance(transaction.statements, serials, now=transaction.now),
@@ -96,9 +101,8 @@ def _settle_others(transaction: Transaction, outcomes: Sequence[Outcome]) -> Set
 
 
 def _go_on(transaction: Transaction, run_ids: set[str], known: dict[str, Output]) -> None:
-    if run_ids:
-        script = go_on(transaction.statements, run_ids, known, now=transaction.now)
-        run(script, transaction.execute)
+    script = go_on(transaction.statements, run_ids, known, now=transaction.now)
+    run(script, transaction.execute)
 
 
 def _ready_rows(rows: Sequence[Row]) -> Iterator[ReadyRow]:
