@@ -44,6 +44,7 @@ def test_sigterm_lets_tasks_finish_for_the_grace_period_and_gives_back_the_rest(
 
     begun = time.monotonic()
     process.signal(signal.SIGTERM)
+    wait_until(lambda: process.logged(f"stopping: {LONG} running, with 1s to finish"))
     place.open_gate()
     assert process.wait() == 0
     took = time.monotonic() - begun

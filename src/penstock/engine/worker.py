@@ -27,6 +27,7 @@ from penstock.engine.runner import Runner
 from penstock.engine.settler import Settler
 from penstock.engine.vitals import Vitals
 from penstock.errors import StoreError
+from penstock.model.durations import format_duration
 from penstock.model.executions import Lease
 from penstock.model.ids import new_id
 from penstock.model.wakeups import WakeUp
@@ -328,8 +329,11 @@ class Worker:
         self._claimer.stop()
         self._threads["claimer"].join()
         self._runner.begin_nothing_more()
+        patience = self._options.grace if grace is None else grace
+        if running := len(self._runner.running):
+            log.info("stopping: %d running, with %s to finish", running, format_duration(patience))
         self._runner.end_deferrals()
-        self._wait_for_tasks(self._options.grace if grace is None else grace, hurry)
+        self._wait_for_tasks(patience, hurry)
         self._runner.interrupt()
         self._wait_for_tasks(timedelta(seconds=1), hurry=None, only_interruptible=True)
         if self._runner.running and not self._options.owns_process:
