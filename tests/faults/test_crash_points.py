@@ -2,6 +2,7 @@
 
 import signal
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -61,6 +62,10 @@ def test_a_worker_killed_at_this_point_loses_nothing(
     assert all(recovered[one] for one in began_before if one not in done_before)
 
 
+def have_ended(app: App, ids: list[str]) -> bool:
+    return all(one.state in FINAL for one in app.store.get(ids))
+
+
 def stood_still(
     app: App, place: Place, workers: Workers, point: str
 ) -> tuple[WorkerProcess, list[str]]:
@@ -76,7 +81,7 @@ def stood_still(
         # Another of its threads was writing all the same, and would keep SQLite's lock for ever.
         zombie.kill()
         mender = workers.start(slots=4, **QUICK)
-        wait_until(lambda ids=ids: all(one.state in FINAL for one in app.store.get(ids)))
+        wait_until(partial(have_ended, app, ids))
         mender.terminate()
         mender.wait()
 
