@@ -77,7 +77,7 @@ $(READY): pyproject.toml
 	@echo "Setting up $(VENV) (once, a minute or so) ..."
 	@"$(PY)" -m pip install --quiet --disable-pip-version-check 'hatchling>=1.27'
 	@"$(PY)" -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[dev]'
-	@"$(PY)" -m compileall -q src
+	@"$(PY)" -m compileall -q src >/dev/null || true  # for a quick start; not everywhere may it write
 	@pwd -P > $@
 
 $(DOCS): $(READY)

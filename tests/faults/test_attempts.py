@@ -174,6 +174,25 @@ def test_a_task_may_say_when_a_retry_can_help(make_app: MakeApp) -> None:
         assert execution.result(timeout=PATIENCE) == 3
 
 
+def test_what_is_cancelled_within_a_handler_is_tried_again_like_other_errors(
+    make_app: MakeApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make_app()
+
+    @app.task(retry=[0])
+    async def given_up_by_another(handle: AsyncTaskHandle) -> int:
+        if handle.attempt == 1:
+            another = asyncio.create_task(asyncio.sleep(3600))
+            another.cancel()
+            await another
+        return handle.attempt
+
+    execution = given_up_by_another.enqueue()
+    with caplog.at_level("INFO", "penstock.worker"), app.worker():
+        assert execution.result(timeout=PATIENCE) == 2
+    assert "next try in 0:00:00: CancelledError" in caplog.text
+
+
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
 def test_an_error_that_would_end_a_program_ends_the_attempt_only(
     make_app: MakeApp, error: type[BaseException]

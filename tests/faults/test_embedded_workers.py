@@ -67,6 +67,29 @@ def test_an_async_block_that_ends_gives_back_what_it_runs(make_app: MakeApp) -> 
     assert app.store.workers() == []
 
 
+def test_a_loop_that_ends_under_a_worker_gives_back_what_it_cancels(make_app: MakeApp) -> None:
+    app = make_app()
+    begun = threading.Event()
+
+    @app.task(retry=None)
+    async def endless() -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    execution = endless.enqueue()
+
+    async def main() -> None:
+        async with app.worker(grace=PATIENCE):
+            await asyncio.to_thread(wait_until, begun.is_set)
+            for one in asyncio.all_tasks():  # as asyncio.run does after a second Ctrl-C
+                if one is not asyncio.current_task():
+                    one.cancel()
+
+    asyncio.run(main())
+    assert (execution.refresh().state, execution.attempt) == ("ready", 0)
+    assert execution.history()[-1].type == "task.released"
+
+
 def test_a_thread_that_outlives_its_block_keeps_its_lease_and_is_settled_when_it_ends(
     make_app: MakeApp,
 ) -> None:

@@ -12,7 +12,7 @@ from penstock.testing.processes import WorkerProcess
 from tests.support import tasks
 from tests.support.workers import Place, Workers, counted, types, wait_until
 
-GRACE = 1.0
+GRACE = 2.0
 MARGIN = 2.0
 LONG = 20
 HARDLY = 1.0  # a settlement, and the way out of the interpreter on a busy machine
@@ -44,7 +44,7 @@ def test_sigterm_lets_tasks_finish_for_the_grace_period_and_gives_back_the_rest(
 
     begun = time.monotonic()
     process.signal(signal.SIGTERM)
-    wait_until(lambda: process.logged(f"stopping: {LONG} running, with 1s to finish"))
+    wait_until(lambda: process.logged(f"stopping: {LONG} running, with {GRACE:g}s to finish"))
     place.open_gate()
     assert process.wait() == 0
     took = time.monotonic() - begun

@@ -210,17 +210,18 @@ class Attempt(msgspec.Struct, eq=False):
         if isinstance(error, Suspend):
             return error.outcome(self._told())
         stored = stored or stored_error(error)
+        said = str(error) or type(error).__name__
         delay = (
             None
             if isinstance(error, _BEYOND_RETRY)
             else self.task.options.retry.delay_after(
-                self.claimed.retries + 1, error, random=random.random
+                self.claimed.retries + 1, _as_exception(error), random=random.random
             )
         )
         if delay is None:
-            log.error("%s %s failed for good: %s", self.task.name, self.id, error)
+            log.error("%s %s failed for good: %s", self.task.name, self.id, said)
             return Failed(error=stored, **self._told())
-        log.info("%s %s failed, next try in %s: %s", self.task.name, self.id, delay, error)
+        log.info("%s %s failed, next try in %s: %s", self.task.name, self.id, delay, said)
         return RetryScheduled(error=stored, delay=delay, **self._told())
 
     def interrupted(self) -> Outcome:
@@ -251,3 +252,8 @@ class Attempt(msgspec.Struct, eq=False):
             self.start_told = self.start_was_told(self.claimed.lease)
             self.start_was_told = None
         return self.start_told
+
+
+def _as_exception(error: BaseException) -> BaseException:
+    """Something that the handler awaited was cancelled: an error like others to its policy."""
+    return Exception(str(error)) if isinstance(error, asyncio.CancelledError) else error

@@ -114,7 +114,8 @@ def _why_cancelled(facts: Waiting, rerun: str) -> Reason:
     elif by := _on_whom(facts, EventType.CANCELLED):
         how = f"somebody asked it to stop while it ran{by}, and it stopped"
     else:
-        how = f"somebody cancelled it before it {'went on' if facts.snapshot.attempt else 'began'}"
+        had_begun = any(event.type == EventType.STARTED for event in facts.history)
+        how = f"somebody cancelled it before it {'went on' if had_begun else 'began'}"
     return Reason(
         Code.CANCELLED,
         f"It was cancelled at {_when(facts)}: {how}, {given}. Who it was is not recorded.",

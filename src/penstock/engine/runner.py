@@ -47,6 +47,7 @@ class Runner:
         store: Store,
         may_have_lost_all: Callable[[], bool],
         has_lost: Callable[[Lease], bool],
+        own_loop: bool = True,
         hooks: HookSet = NOBODY,
     ) -> None:
         self._hooks = hooks
@@ -62,6 +63,7 @@ class Runner:
         self._suspects: dict[Lease, Attempt] = {}
         self._lock = threading.RLock()
         self._loop = loop
+        self._own_loop = own_loop
         self._loop_thread: int | None = None
         self._loop_tasks: dict[Attempt, asyncio.Task[None]] = {}
         self._will_begin_more = False
@@ -193,12 +195,19 @@ class Runner:
                 result = await _within(attempt, timeout, attempt.task.function(*args, **kwargs))
         except BaseException as error:  # noqa: BLE001 - also SystemExit: a task cannot stop the worker
             # Stopped from outside, a handler may raise anything while it cleans up.
-            stopped = attempt.released or attempt.cancelled
+            stopped = attempt.released or attempt.cancelled or self._loop_ends(error)
             outcome = attempt.interrupted() if stopped else attempt.failed(error)
         else:
             outcome = attempt.completed(result)
         self._end(attempt, outcome)
         self._loop_tasks.pop(attempt, None)
+
+    def _loop_ends(self, error: BaseException) -> bool:
+        """Whether somebody's own loop comes to its end, which cancels all that runs on it."""
+        if self._own_loop or not isinstance(error, asyncio.CancelledError):
+            return False
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
 
     # --- on threads and in processes --------------------------------------------------
 

@@ -79,7 +79,8 @@ def _why_scheduled(facts: Waiting) -> Reason:
     return Reason(
         Code.NOT_DUE,
         f"{because}; it is not due until {moment(run_at)}, in {span(due_in)}.",
-        f"Wait, or `penstock cancel {facts.snapshot.id}` if it should not run any more.",
+        f"Wait; `penstock rerun {facts.snapshot.id}` lets it run now, `penstock cancel "
+        f"{facts.snapshot.id}` not any more.",
     )
 
 
@@ -172,11 +173,12 @@ def _why_running(facts: Waiting, lease: timedelta) -> Iterator[Reason]:
             "Ask again in a moment.",
         )
     else:
+        stop = "" if one.cancel_requested else f", or `penstock cancel {one.id}` asks it to stop"
         yield Reason(
             Code.RUNNING,
             f"Attempt {one.attempt} has been running since {moment(one.started_at)}, for "
             f"{span(facts.at - one.started_at)}{_progress(facts)}, {where}.",
-            f"Wait, or `penstock cancel {one.id}` asks it to stop.",
+            f"Wait{stop}.",
         )
     if one.suspect:
         yield Reason(

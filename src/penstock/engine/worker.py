@@ -95,6 +95,7 @@ class Worker:
         self._runner = Runner(
             options.slots,
             loop=self._loop,
+            own_loop=self._own_loop,
             settler=self._settler,
             store=store,
             may_have_lost_all=lambda: self._heart.lease_lost,
@@ -330,7 +331,7 @@ class Worker:
         self._threads["claimer"].join()
         self._runner.begin_nothing_more()
         patience = self._options.grace if grace is None else grace
-        if running := len(self._runner.running):
+        if running := sum(not one.deferred for one in tuple(self._runner.running.values())):
             log.info("stopping: %d running, with %s to finish", running, format_duration(patience))
         self._runner.end_deferrals()
         self._wait_for_tasks(patience, hurry)
