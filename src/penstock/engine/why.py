@@ -79,8 +79,8 @@ def _why_scheduled(facts: Waiting) -> Reason:
     return Reason(
         Code.NOT_DUE,
         f"{because}; it is not due until {moment(run_at)}, in {span(due_in)}.",
-        f"Wait; `penstock rerun {facts.snapshot.id}` lets it run now, `penstock cancel "
-        f"{facts.snapshot.id}` not any more.",
+        f"Wait, or `penstock rerun {facts.snapshot.id}` to run it now, or `penstock cancel "
+        f"{facts.snapshot.id}` if it should not run any more.",
     )
 
 
