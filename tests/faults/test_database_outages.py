@@ -233,7 +233,7 @@ def test_a_start_that_cannot_be_told_does_not_keep_everybody_busy(
         gate.set()
         wait_until(lambda: types(store, execution.id)[-1] == EventType.COMPLETED)
     app.close()
-    assert tries < 60, f"{tries} connections in 3 s"
+    assert tries < 40, f"{tries} connections in 3 s"
     assert types(store, execution.id).count(EventType.STARTED) == 1
 
 

@@ -208,8 +208,8 @@ class Worker:
         if now < self._next_cancel_look:
             return  # a hint is kept until the next look: the request may have come after the last
         self._cancel_hinted = False
-        if not self._runner.running:
-            return
+        if not self._runner.running or self._claimer.out_of_reach:
+            return  # after an outage a wake-up comes by itself
         self._next_cancel_look = now + CANCEL_LOOK_EVERY
         try:
             self._runner.cancel(self._store.cancel_requests(self.id))

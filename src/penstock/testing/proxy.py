@@ -111,12 +111,12 @@ class Proxy:
 
     def refuse(self) -> None:
         """Reset every connection and refuse new ones, until `accept`."""
-        if self._listener is not None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
             # A blocked accept() keeps the port open until it is shut down as well.
             with suppress(OSError):
-                self._listener.shutdown(socket.SHUT_RDWR)
-            self._listener.close()
-            self._listener = None
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
         self.cut()
 
     def accept(self) -> None:
@@ -159,9 +159,9 @@ class Proxy:
             while True:
                 client, _ = listener.accept()
                 self.tries += 1
-                self._connect(client)
+                self._connect(client, listener)
 
-    def _connect(self, client: socket.socket) -> None:
+    def _connect(self, client: socket.socket, listener: socket.socket) -> None:
         if self.hangs_up:
             client.close()
             return
@@ -174,9 +174,15 @@ class Proxy:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link = _Link(client, server)
         with self._lock:
-            self._links = [one for one in self._links if not one.is_cut]
-            self._links.append(link)
-        link.carry(self)
+            # One that was on its way when all were cut must not be left over.
+            welcome = self._listener is listener and not self.hangs_up
+            if welcome:
+                self._links = [one for one in self._links if not one.is_cut]
+                self._links.append(link)
+        if welcome:
+            link.carry(self)
+        else:
+            link.cut()
 
     def close(self) -> None:
         """Reset what is left, and stop."""

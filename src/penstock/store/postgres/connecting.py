@@ -53,6 +53,10 @@ _alive: "weakref.WeakSet[Connections]" = weakref.WeakSet()
 _graveyard: list[object] = []  # a parent's connections: closing them here would end them there
 
 
+class _NotConnected(Exception):
+    """Nobody answers under the address, or whoever does hangs up."""
+
+
 class Connections:
     """Connections in autocommit mode, made when they are needed and kept for the next one."""
 
@@ -76,7 +80,7 @@ class Connections:
 
         Deadlocks and serialisation failures are tried again. So is work whose connection
         breaks, once, when repeating it changes nothing twice: the connection may have
-        been dead for a while.
+        been dead for a while. Where none can be made, asking again at once is of no use.
         """
         conflicts = 0
         repeats = 1 if repeatable else 0
@@ -93,7 +97,7 @@ class Connections:
                 if repeats == 0 or isinstance(error, errors.QueryCanceled):
                     raise StoreUnavailable(doing, because=error) from error
                 repeats -= 1
-            except TimeoutError as error:
+            except (_NotConnected, TimeoutError) as error:
                 raise StoreUnavailable(doing, because=error) from error
             except (psycopg.DataError, psycopg.IntegrityError) as error:
                 raise StoreRefused(doing, because=error) from error
@@ -125,7 +129,11 @@ class Connections:
         try:
             return idle.pop()
         except IndexError:
+            pass
+        try:
             return self._connect()
+        except _LOST as error:
+            raise _NotConnected(str(error)) from error
 
     def _connect(self) -> WatchedConnection:
         # What the URL says about the session stands, and ours is added to it.
