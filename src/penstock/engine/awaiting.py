@@ -5,9 +5,13 @@ functions never awaits anything. Whoever does has it already.
 """
 
 import math
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from weakref import WeakSet
+
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -16,6 +20,37 @@ LONGEST_GRAIN = 0.05
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+working_loops: "WeakSet[AbstractEventLoop]" = WeakSet()  # those that a worker's tasks run on
+
+
+class HoldsUpWorker(PenstockError, RuntimeError):
+    """Somebody would wait for tasks, and keep the loop from running any meanwhile."""
+
+    def __init__(self, asked: str, *, instead: str) -> None:
+        super().__init__(
+            f"`{asked}` would hold up the event loop that a worker runs its tasks on, and wait for "
+            f"ever for one of them. Write `{instead}`."
+        )
+
+
+def refuse_to_block(asked: str, *, instead: str) -> None:
+    """Let nobody wait on a loop for what only this loop can do."""
+    if working_loops and _loop_here() in working_loops:
+        raise HoldsUpWorker(asked, instead=instead)
+
+
+def _loop_here() -> "AbstractEventLoop | None":
+    try:
+        return running_loop()
+    except RuntimeError:
+        return None
+
+
+def sleep_for_result(seconds: float) -> None:
+    """Sleep on this thread, as `nap` does on a loop."""
+    refuse_to_block(".result()", instead="await ….aresult()")
+    time.sleep(seconds)
 
 
 async def in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
-from penstock.engine.awaiting import in_thread, nap
+from penstock.engine.awaiting import in_thread, nap, sleep_for_result
 from penstock.engine.endings import reason_of_end
 from penstock.engine.requests import checked_duration
 from penstock.errors import (
@@ -194,7 +194,7 @@ class Execution(Generic[T_co]):
         """
         self.refresh()
         for pause in self._pauses(timeout):
-            time.sleep(pause)
+            sleep_for_result(pause)
             self.refresh()
         return self._outcome()
 

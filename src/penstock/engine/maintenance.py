@@ -104,7 +104,7 @@ class Maintenance:
             if recovered:
                 if self._hooks:
                     self._hooks.executions_recovered(recovered)
-                log.warning("recovered %d tasks that dead workers had left", len(recovered))
+                log.warning("recovered tasks that dead workers had left: %d", len(recovered))
                 self._when_ready()
             if len(recovered) < BATCH:
                 self._dead -= dead

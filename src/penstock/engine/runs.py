@@ -1,6 +1,5 @@
 """One run of a workflow, as a user sees it."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, overload
 
 import msgspec
 
-from penstock.engine.awaiting import in_thread, nap
+from penstock.engine.awaiting import in_thread, nap, sleep_for_result
 from penstock.engine.executions import Execution, Reads, pauses
 from penstock.engine.requests import InvalidOption
 from penstock.engine.tasks import DeclaredTask
@@ -213,7 +212,7 @@ class Run:
         """
         self._look()
         for pause in self._pauses(timeout):
-            time.sleep(pause)
+            sleep_for_result(pause)
             self._look()
         return self._outcome()
 

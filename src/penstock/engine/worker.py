@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from penstock.engine.attempts import AnyTask
+from penstock.engine.awaiting import working_loops
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.claimer import Claimer
 from penstock.engine.heart import Heart
@@ -153,6 +154,7 @@ class Worker:
         if self._sweeper is not None:
             self._spawn("sweeper", self._sweeper.run_until_stopped)
         self._spawn("wakeups", self._pass_on_wake_ups)
+        working_loops.add(self._loop)
         self._watching = True
         self._hooks.worker_started(self)
 
@@ -339,7 +341,7 @@ class Worker:
         self._wait_for_tasks(timedelta(seconds=1), hurry=None, only_interruptible=True)
         if self._runner.running and not self._options.owns_process:
             log.warning(
-                "%d tasks still run on threads that cannot be stopped; they keep their leases",
+                "%d still running on threads that cannot be stopped; they keep their leases",
                 len(self._runner.running),
             )
             threading.Thread(target=self._leave_when_done, daemon=True).start()
@@ -368,6 +370,7 @@ class Worker:
         self._leave()
 
     def _leave(self) -> None:
+        working_loops.discard(self._loop)
         self._stopping.set()
         self._stop_maintenance()
         self._heart.stop()
