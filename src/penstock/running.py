@@ -5,12 +5,14 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from penstock.engine.requests import InvalidOption, checked_name
-from penstock.model.durations import Duration, parse_duration
+from penstock.engine.requests import InvalidOption, checked_duration, checked_name
+from penstock.model.durations import Duration, format_duration
 from penstock.settings import WorkerSettings
+from penstock.settings.declared import SHORTEST
 
 if TYPE_CHECKING:
     from penstock.engine.worker import Worker, WorkerOptions
@@ -46,10 +48,13 @@ def worker_options(settings: WorkerSettings, choices: WorkerChoices) -> "WorkerO
     for name, value in chosen.items():
         if name not in known:
             raise InvalidOption(
-                name, value, because="a worker has no such option", instead=f"There are {known}"
+                name,
+                value,
+                because="a worker has no such option",
+                instead=f"There are {', '.join(sorted(known))}",
             )
     for name in _DURATIONS:
-        chosen[name] = parse_duration(chosen[name])
+        chosen[name] = _checked_length(name, chosen[name])
     slots = chosen["slots"]
     if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
         raise InvalidOption(
@@ -66,11 +71,24 @@ def worker_options(settings: WorkerSettings, choices: WorkerChoices) -> "WorkerO
     if chosen["lease"] < 2 * chosen["heartbeat"]:
         raise InvalidOption(
             "lease",
-            chosen["lease"],
-            because=f"it must be at least twice the heartbeat of {chosen['heartbeat']}",
+            format_duration(chosen["lease"]),
+            because="it must be at least twice the heartbeat, which is "
+            f"{format_duration(chosen['heartbeat'])}",
             instead="One lost heartbeat would make a living worker look dead otherwise",
         )
     return WorkerOptions(**chosen)
+
+
+def _checked_length(name: str, value: Duration) -> timedelta:
+    length = checked_duration(name, value)
+    if length < SHORTEST and name != "grace":
+        raise InvalidOption(
+            name,
+            value,
+            because="it would keep the database busy with nothing else",
+            instead=f"Give {format_duration(SHORTEST)} or more",
+        )
+    return length
 
 
 def run_in_foreground(worker: "Worker", *, until_idle: bool) -> None:

@@ -336,3 +336,32 @@ def test_what_follows_an_end_happens_exactly_once(make_app: MakeApp) -> None:
     app.run_worker(until_idle=True)
     assert time.monotonic() - begun < PATIENCE
     assert sorted(heard) == sorted([(good.id, "result 4"), (bad.id, "negative")])
+
+
+# --- errors that are errors themselves --------------------------------------------------
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_an_error_that_cannot_be_shown_ends_its_attempt_like_any_other(make_app: MakeApp) -> None:
+    app = make_app()
+
+    @app.task(retry=None)
+    def on_thread() -> None:
+        raise Speechless
+
+    @app.task(retry=None)
+    async def on_loop() -> None:
+        raise Speechless
+
+    @app.task
+    def other() -> int:
+        return 1
+
+    with app.worker(slots=1):
+        for task in (on_thread, on_loop):
+            assert "cannot be shown: RuntimeError" in str(failure(task.enqueue())["message"])
+        assert other.enqueue().result(timeout=PATIENCE) == 1

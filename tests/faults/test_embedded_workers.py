@@ -1,14 +1,18 @@
 """Workers inside somebody else's process, and in the foreground until nothing is due."""
 
 import asyncio
+import gc
 import signal
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from penstock import App, TaskFailed, TaskHandle
+from penstock.errors import StoreUnavailable
+from penstock.testing import Faults, lose_reply
 from tests.support.workers import wait_until
 
 MakeApp = Callable[[], App]
@@ -232,3 +236,52 @@ def test_queued_work_of_a_former_name_runs(make_app: MakeApp) -> None:
     executions = [older.enqueue(name, {"number": 3}) for name in ("send_mail", "mail")]
     app.run_worker(until_idle=True)
     assert [one.result(timeout=PATIENCE) for one in executions] == [3, 3]
+
+
+def test_until_idle_outlives_a_question_that_nobody_answered(make_app: MakeApp) -> None:
+    app = make_app()
+
+    @app.task
+    def hello() -> str:
+        return "hello"
+
+    execution = hello.enqueue()
+    with Faults().at("before_propagate", lose_reply).injected(app) as faults:
+        runs = threading.Thread(target=lambda: app.run_worker(until_idle=True), daemon=True)
+        runs.start()
+        runs.join(PATIENCE)
+    assert not runs.is_alive()
+    assert faults.happened["before_propagate"] == 1
+    assert execution.result(timeout=0) == "hello"
+
+
+def test_a_worker_that_cannot_register_leaves_nothing_behind(make_app: MakeApp) -> None:
+    app = make_app()
+
+    def start() -> None:
+        with app.worker():
+            pass
+
+    threads = threading.active_count()
+    with Faults().at("before_register", lose_reply).injected(app), pytest.raises(StoreUnavailable):
+        start()
+    assert threading.active_count() == threads
+    gc.collect()  # a loop that nobody closed says so then
+    start()
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"heartbeat": 0}, r"heartbeat=0 .* Give 10ms or more"),
+        ({"poll": "1ms"}, r"poll='1ms' .* Give 10ms or more"),
+        ({"lease": "5s"}, r"lease='5s' .* twice the heartbeat, which is 3s"),
+        ({"lease": "soon"}, r"lease='soon' .* Give seconds"),
+        ({"slot": 3}, r"slot=3 .* There are grace, heartbeat, lease"),
+    ],
+)
+def test_a_worker_with_impossible_options_is_refused_by_name(
+    make_app: MakeApp, choices: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said), make_app().worker(**choices):
+        pass

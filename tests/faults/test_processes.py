@@ -6,6 +6,8 @@ import signal
 import pytest
 
 from penstock import App, TaskFailed
+from penstock.model.events import EventType
+from penstock.testing import Faults, lose_reply
 from penstock.testing.processes import is_gone
 from tests.support import tasks
 from tests.support.workers import QUICK, Place, Workers, types, wait_until
@@ -131,3 +133,13 @@ def test_the_children_of_a_worker_in_somebody_elses_process_end_with_its_block(
         assert child != os.getpid()
         assert not is_gone(child)
     wait_until(lambda: is_gone(child), timeout=2)
+
+
+def test_a_start_that_cannot_be_told_yet_is_no_fault_of_its_task(app: App, place: Place) -> None:
+    place.open_gate()
+    with Faults().at("before_start", lose_reply).injected(app) as faults, app.worker(slots=1):
+        execution = tasks.hold_in_process.enqueue(place.gate)
+        assert execution.result(timeout=PATIENCE) != os.getpid()
+    assert faults.happened["before_start"] == 1
+    assert types(app.store, execution.id).count(EventType.STARTED) == 1
+    assert execution.refresh().attempt == 1

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock import App
+from penstock import App, TaskFailed, TaskHandle
 from penstock.errors import StoreUnavailable
 from penstock.model.events import EventType
 from penstock.store.sqlite import connecting, sharing
+from penstock.store.sqlite.store import SqliteStore
 from tests.support import tasks
 from tests.support.workers import QUICK, Place, Workers, counted, wait_until
 
@@ -126,3 +127,28 @@ def test_a_full_disk_is_waited_for(
         assert [one.result(timeout=20) for one in executions] == [0, 1, 2]
         assert worker.id == name
     assert counted(app.store, [one.id for one in executions], EventType.RECOVERED).total() == 0
+
+
+def test_a_step_within_a_transaction_of_ones_own_fails_and_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SqliteStore.__init__.__kwdefaults__ or {}, "busy_timeout", 0.3)
+    path = tmp_path / "penstock.db"
+    app = App(f"sqlite:///{path}", migrate=True)
+
+    @app.task(retry=None)
+    def steps(handle: TaskHandle) -> int:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            return handle.step("once", lambda: 1)
+
+    @app.task
+    def other() -> int:
+        return 2
+
+    with app.worker():
+        stuck, free = steps.enqueue(), other.enqueue()
+        with pytest.raises(TaskFailed, match="StoreBusy"):
+            stuck.result(timeout=20)
+        assert free.result(timeout=20) == 2
+    app.close()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -194,3 +195,21 @@ def test_importing_penstock_imports_no_metrics_library() -> None:
         [sys.executable, "-c", looked], capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == "[]"
+
+
+@dataclass  # which makes it unhashable
+class Unhashable(Hooks):
+    times: int = 0
+
+    def attempt_ended(self, attempt: AttemptEnded) -> None:
+        self.times += 1
+        raise ZeroDivisionError(attempt.task)
+
+
+def test_hooks_that_raise_need_not_be_hashable(app: App) -> None:
+    app.add_hooks(hooks := Unhashable())
+    for _ in range(2):
+        app.enqueue("add", {"a": 1, "b": 2})
+    work(app)
+    assert app.counts()["completed"] == 2
+    assert hooks.times == 2

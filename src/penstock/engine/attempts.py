@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from penstock.engine.deferrals import Interrupted
-from penstock.engine.failures import stored_error
+from penstock.engine.failures import message_of, stored_error
 from penstock.engine.handle import AsyncTaskHandle, Defer, Desk, TaskHandle
 from penstock.engine.misfits import ArgumentsDoNotFit, InvalidResult
 from penstock.engine.remembering import Suspend
@@ -90,6 +90,7 @@ class Attempt(msgspec.Struct, eq=False):
     deferred_for: float = 0.0  # seconds that do not count towards its timeout
     limit: asyncio.Timeout | None = None
     stirred: threading.Event = _UNHEARD
+    watched: int | None = None  # by this number, for the end of its time
     desk: Callable[["Attempt"], Desk] | None = None
     context: Context | None = None  # what its workflow shares, as the handler has it
     released: bool = False  # the worker stops: what it was doing goes back
@@ -210,7 +211,7 @@ class Attempt(msgspec.Struct, eq=False):
         if isinstance(error, Suspend):
             return error.outcome(self._told())
         stored = stored or stored_error(error)
-        said = str(error) or type(error).__name__
+        said = message_of(error) or type(error).__name__
         delay = (
             None
             if isinstance(error, _BEYOND_RETRY)

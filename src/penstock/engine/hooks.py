@@ -94,7 +94,7 @@ class HookSet(Hooks):
 
     def __init__(self, hooks: Iterable[Hooks] = ()) -> None:
         self._hooks = tuple(hooks)
-        self._complained: set[tuple[Hooks, str]] = set()
+        self._complained: set[tuple[int, str]] = set()
         self._unsettled: dict[Lease, AttemptEnded] = {}
 
     def __bool__(self) -> bool:
@@ -177,8 +177,9 @@ class HookSet(Hooks):
             try:
                 call(hooks)
             except Exception:
-                if (hooks, told) not in self._complained:
-                    self._complained.add((hooks, told))
+                # By identity: nobody promises that hooks can be hashed.
+                if (id(hooks), told) not in self._complained:
+                    self._complained.add((id(hooks), told))
                     log.exception(
                         "%s.%s raised; work goes on, and further errors of it are not logged",
                         type(hooks).__name__,

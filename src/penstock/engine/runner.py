@@ -24,6 +24,7 @@ from penstock.engine.settler import Settler
 from penstock.engine.slots import SlotPool
 from penstock.engine.stock import Stock
 from penstock.engine.threads import Threads
+from penstock.errors import StoreUnavailable
 from penstock.model.executions import Lease
 from penstock.model.outcomes import Completed, Outcome, Released
 from penstock.store.contract import Store
@@ -32,6 +33,7 @@ log = logging.getLogger("penstock.worker")
 
 STOCK_TIME = 0.05  # seconds of work that may wait here, by how long tasks took lately
 MOST_IN_STOCK = 1_000
+TELL_AGAIN_AFTER = 0.5
 _SMOOTHING = 0.1
 
 
@@ -230,10 +232,11 @@ class Runner:
         self._end(attempt, outcome)
 
     def _run_in_process(self, attempt: Attempt) -> Outcome:
+        # Its handle may complete from over there, where nobody knows when it began.
         if attempt.task.signature.takes_handle and not attempt.start_is_known():
-            # Its handle may complete from over there, where nobody knows when it began.
-            self._store.start([attempt.claimed.lease], started_at=[attempt.started_at])
-            attempt.start_told = True
+            self._tell_start(attempt)
+        if attempt.released or attempt.cancelled:
+            return attempt.interrupted()
         child = self._processes.take()
         with self._lock:
             attempt.interrupt = child.kill
@@ -254,10 +257,29 @@ class Runner:
             return attempt.failed(answer.error, answer.stored)
         return attempt.completed_with(answer.result, answer.writes)
 
+    def _tell_start(self, attempt: Attempt) -> None:
+        """Wait until the database has heard of it, or until somebody stops the attempt."""
+        while not (attempt.start_told or attempt.released or attempt.cancelled):
+            try:
+                self._store.start([attempt.claimed.lease], started_at=[attempt.started_at])
+            except StoreUnavailable as error:
+                log.debug("cannot tell the start of %s yet: %s", attempt.id, error)
+                attempt.stirred.wait(TELL_AGAIN_AFTER)
+            else:
+                attempt.start_told = True
+
     def watch_deadline(self, attempt: Attempt) -> None:
         """End it when its time is up; to be called again whenever its clock has stood still."""
+        self._stop_watching(attempt)
         if attempt.deadline is not None and attempt.limit is None:
-            self._deadlines.call_at(attempt.deadline, lambda: self._time_is_up(attempt))
+            attempt.watched = self._deadlines.call_at(
+                attempt.deadline, lambda: self._time_is_up(attempt)
+            )
+
+    def _stop_watching(self, attempt: Attempt) -> None:
+        if attempt.watched is not None:
+            self._deadlines.forget(attempt.watched)
+            attempt.watched = None
 
     def _time_is_up(self, attempt: Attempt) -> None:
         timeout = attempt.task.options.timeout
@@ -294,6 +316,7 @@ class Runner:
             if attempt.ended:
                 return  # its time was up before it came to an end by itself
             attempt.ended = True
+        self._stop_watching(attempt)
         if attempt.begun_at:  # or it waited behind what blocks the loop until the worker ended
             took = time.monotonic() - attempt.begun_at
             self._stock_limit = min(MOST_IN_STOCK, self._stock_limit + 1)

@@ -215,7 +215,7 @@ class Settler:
             with self._changed:
                 self._outcomes.extendleft(reversed(outcomes))
             if isinstance(error, StoreBusy):
-                self._refuse_deferrals(error)
+                self._refuse_who_waits(error)
             raise
 
     def _record_starts(self, changing: Collection[Lease]) -> None:
@@ -263,18 +263,19 @@ class Settler:
             self._steps.popleft()
             one.written.set_result(one.step.lease not in lost)
 
-    def _refuse_deferrals(self, busy: StoreBusy) -> None:
+    def _refuse_who_waits(self, busy: StoreBusy) -> None:
         """Nothing was written, for somebody keeps SQLite's lock: perhaps who waits here for us.
 
-        A handler that defers inside a transaction of its own would otherwise keep everybody
-        waiting for ever.
+        A handler that defers, or takes a step, inside a transaction of its own would otherwise
+        keep everybody waiting for ever.
         """
         with self._changed:
-            changes = tuple(self._changes)
+            changes, steps = tuple(self._changes), tuple(self._steps)
             self._changes = deque(one for one in changes if one.sub_state is SubState.ACTIVE)
-        refused = [one for one in changes if one.sub_state is SubState.DEFERRED]
-        for change in refused:
-            change.written.set_exception(busy)
+            self._steps.clear()
+        deferrals = [one.written for one in changes if one.sub_state is SubState.DEFERRED]
+        for written in [*deferrals, *(one.written for one in steps)]:
+            written.set_exception(busy)
 
     def _read_back(self) -> None:
         now = time.monotonic()

@@ -27,7 +27,7 @@ from penstock.engine.retention import Retention, Sweeper
 from penstock.engine.runner import Runner
 from penstock.engine.settler import Settler
 from penstock.engine.vitals import Vitals
-from penstock.errors import StoreError
+from penstock.errors import StoreError, StoreUnavailable
 from penstock.model.durations import format_duration
 from penstock.model.executions import Lease
 from penstock.model.ids import new_id
@@ -41,6 +41,7 @@ STUCK_AFTER = 180.0  # longer than any statement may take, and its repetition
 EXIT_STUCK = 70
 LOOP_PATIENCE = 0.1  # a handler that blocks the loop must not keep the process
 LISTEN_FOR = 0.25
+IDLE_LOOK_EVERY = 0.002
 CANCEL_LOOK_EVERY = 0.1  # where every change of the file is a hint
 
 
@@ -144,7 +145,13 @@ class Worker:
 
     def start(self) -> None:
         """Register and begin to work, on threads of its own."""
-        self._register()
+        try:
+            self._register()
+        except BaseException:
+            self._distributor.close()
+            if self._own_loop:
+                self._loop.close()
+            raise
         if self._own_loop:
             self._spawn("loop", self._loop.run_forever)
         self._spawn("settler", self._settler.run_until_stopped)
@@ -307,20 +314,28 @@ class Worker:
 
     def wait_until_idle(self) -> None:
         """Return when nothing is due any more and nothing runs here."""
-        while not self._stopping.wait(0.002):
-            taken = self._runner.taken
-            if not (self._runner.idle and self._settler.idle):
-                continue
-            self._maintenance.promote_all()
-            self._store.propagate()
-            # What has just been settled may have released others: ask once more.
-            asked = self._claimer.look_again()
-            while not self._claimer.found_nothing_since(asked):
-                if self._stopping.wait(0.002) or not self._runner.idle:
-                    break
-            else:
-                if self._runner.taken == taken:
+        pause = IDLE_LOOK_EVERY
+        while not self._stopping.wait(pause):
+            try:
+                if self._is_idle():
                     return
+                pause = IDLE_LOOK_EVERY
+            except StoreUnavailable as error:
+                log.debug("cannot see whether anything is due: %s", error)
+                pause = LISTEN_FOR
+
+    def _is_idle(self) -> bool:
+        taken = self._runner.taken
+        if not (self._runner.idle and self._settler.idle):
+            return False
+        self._maintenance.promote_all()
+        self._store.propagate()
+        # What has just been settled may have released others: ask once more.
+        asked = self._claimer.look_again()
+        while not self._claimer.found_nothing_since(asked):
+            if self._stopping.wait(IDLE_LOOK_EVERY) or not self._runner.idle:
+                return False
+        return self._runner.taken == taken
 
     def stop(self, *, grace: timedelta | None = None, hurry: threading.Event | None = None) -> None:
         """Stop claiming, let tasks finish for `grace`, release the rest, settle all, and leave.
