@@ -1,5 +1,6 @@
 """The database is out of reach, and everybody lives: work waits, nothing is taken away."""
 
+import asyncio
 import logging
 import threading
 import time
@@ -7,7 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
+import psycopg
 import pytest
 
 from penstock import App
@@ -15,6 +18,7 @@ from penstock.model.events import EventType
 from penstock.model.states import State
 from penstock.store.contract import Store
 from penstock.store.opening import open_store
+from penstock.store.postgres.deadlines import WatchedConnection
 from penstock.testing.proxy import Proxy, proxy_to
 from tests.support.servers import Server, private_server
 from tests.support.workers import counted, types, wait_until
@@ -235,6 +239,45 @@ def test_a_start_that_cannot_be_told_does_not_keep_everybody_busy(
     app.close()
     assert tries < 40, f"{tries} connections in 3 s"
     assert types(store, execution.id).count(EventType.STARTED) == 1
+
+
+def test_a_cancel_request_of_an_outage_is_heard_when_it_is_over(
+    proxy: Proxy, store: Store, postgres_url: str, postgres_schema: str
+) -> None:
+    app = App(proxy.url(postgres_url), schema=postgres_schema)
+    begun = threading.Event()
+
+    @app.task
+    async def endless() -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    execution = endless.enqueue()
+    with app.worker(heartbeat=30, lease=90):  # so that no heartbeat brings it
+        wait_until(begun.is_set)
+        proxy.refuse()
+        time.sleep(4)  # until the pauses between two questions are long
+        store.cancel([execution.id])
+        proxy.accept()
+        wait_until(lambda: types(store, execution.id)[-1] == EventType.CANCELLED, timeout=10)
+    app.close()
+
+
+def test_a_single_connection_that_fails_is_made_again(
+    postgres_url: str, postgres_schema: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App(postgres_url, schema=postgres_schema)
+    connect, failures = WatchedConnection.connect, iter([True])
+
+    def reset_once(conninfo: str, **options: Any) -> WatchedConnection:  # noqa: ANN401
+        if next(failures, False):
+            raise psycopg.OperationalError
+        return connect(conninfo, **options)
+
+    monkeypatch.setattr(WatchedConnection, "connect", reset_once)
+    assert store.counts() == app.counts()
+    assert next(failures, None) is None
+    app.close()
 
 
 def test_a_server_that_takes_no_writes_is_waited_for(

@@ -4,53 +4,49 @@ To import it takes a fifth of the time of `import penstock`, and a program that 
 functions never awaits anything. Whoever does has it already.
 """
 
+import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
-from weakref import WeakSet
-
-from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+log = logging.getLogger("penstock")
+
 LONGEST_GRAIN = 0.05
+WARN_AFTER = 1.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-working_loops: "WeakSet[AbstractEventLoop]" = WeakSet()  # those that a worker's tasks run on
+working_loops: "list[AbstractEventLoop]" = []  # that workers' tasks run on, once for each worker
 
 
-class HoldsUpWorker(PenstockError, RuntimeError):
-    """Somebody would wait for tasks, and keep the loop from running any meanwhile."""
-
-    def __init__(self, asked: str, *, instead: str) -> None:
-        super().__init__(
-            f"`{asked}` would hold up the event loop that a worker runs its tasks on, and wait for "
-            f"ever for one of them. Write `{instead}`."
-        )
-
-
-def refuse_to_block(asked: str, *, instead: str) -> None:
-    """Let nobody wait on a loop for what only this loop can do."""
-    if working_loops and _loop_here() in working_loops:
-        raise HoldsUpWorker(asked, instead=instead)
-
-
-def _loop_here() -> "AbstractEventLoop | None":
+def is_on_working_loop() -> bool:
+    """Whether whoever blocks this thread keeps a worker from running its tasks."""
     try:
-        return running_loop()
+        return bool(working_loops) and running_loop() in working_loops
     except RuntimeError:
-        return None
+        return False
 
 
-def sleep_for_result(seconds: float) -> None:
-    """Sleep on this thread, as `nap` does on a loop."""
-    refuse_to_block(".result()", instead="await ….aresult()")
-    time.sleep(seconds)
+def sleep_through(pauses: Iterable[float]) -> Iterator[None]:
+    """Sleep on this thread, pause by pause; say so if that is the way to wait for ever."""
+    begun = time.monotonic()
+    warned = False
+    for pause in pauses:
+        time.sleep(pause)
+        yield
+        if not warned and time.monotonic() - begun > WARN_AFTER:
+            warned = True
+            if is_on_working_loop():
+                log.warning(
+                    "result() holds up the event loop that a worker runs its async tasks on, and "
+                    "waits for ever if it waits for one of them: write `await ….aresult()`"
+                )
 
 
 async def in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,11 +1,10 @@
 """A worker in the background of somebody's block, plain or async."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from penstock.engine.awaiting import in_thread, refuse_to_block, running_loop
+from penstock.engine.awaiting import in_thread, running_loop
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -36,13 +35,8 @@ class BackgroundWorker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._worker is None:
-            return
-        try:
+        if self._worker is not None:
             self._worker.stop()
-        except KeyboardInterrupt:  # the second: whoever is at the keyboard will not wait
-            self._worker.stop(grace=timedelta(0))
-            raise
 
     async def __aenter__(self) -> Self:
         self._worker = self._make(running_loop())
@@ -70,8 +64,4 @@ class BackgroundWorker:
     def wait_until_idle(self) -> None:
         """Return when nothing is due any more and nothing runs here."""
         if self._worker is not None:
-            refuse_to_block(
-                "worker.wait_until_idle()",
-                instead="await asyncio.to_thread(worker.wait_until_idle)",
-            )
             self._worker.wait_until_idle()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
-from penstock.engine.awaiting import in_thread, nap, sleep_for_result
+from penstock.engine.awaiting import in_thread, nap, sleep_through
 from penstock.engine.endings import reason_of_end
 from penstock.engine.requests import checked_duration
 from penstock.errors import (
@@ -193,8 +193,7 @@ class Execution(Generic[T_co]):
             TimeoutError: it has not ended within `timeout`.
         """
         self.refresh()
-        for pause in self._pauses(timeout):
-            sleep_for_result(pause)
+        for _ in sleep_through(self._pauses(timeout)):
             self.refresh()
         return self._outcome()
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, overload
 
 import msgspec
 
-from penstock.engine.awaiting import in_thread, nap, sleep_for_result
+from penstock.engine.awaiting import in_thread, nap, sleep_through
 from penstock.engine.executions import Execution, Reads, pauses
 from penstock.engine.requests import InvalidOption
 from penstock.engine.tasks import DeclaredTask
@@ -211,8 +211,7 @@ class Run:
             TimeoutError: it has not ended within `timeout`.
         """
         self._look()
-        for pause in self._pauses(timeout):
-            sleep_for_result(pause)
+        for _ in sleep_through(self._pauses(timeout)):
             self._look()
         return self._outcome()
 

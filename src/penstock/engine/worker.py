@@ -154,6 +154,7 @@ class Worker:
             raise
         if self._own_loop:
             self._spawn("loop", self._loop.run_forever)
+        working_loops.append(self._loop)
         self._spawn("settler", self._settler.run_until_stopped)
         self._spawn("heart", self._heart.run_until_stopped)
         self._spawn("claimer", self._claimer.run_until_stopped)
@@ -161,7 +162,6 @@ class Worker:
         if self._sweeper is not None:
             self._spawn("sweeper", self._sweeper.run_until_stopped)
         self._spawn("wakeups", self._pass_on_wake_ups)
-        working_loops.add(self._loop)
         self._watching = True
         self._hooks.worker_started(self)
 
@@ -216,9 +216,11 @@ class Worker:
         now = time.monotonic()
         if now < self._next_cancel_look:
             return  # a hint is kept until the next look: the request may have come after the last
+        if self._claimer.out_of_reach:
+            return  # the hint is kept for the end of the outage
         self._cancel_hinted = False
-        if not self._runner.running or self._claimer.out_of_reach:
-            return  # after an outage a wake-up comes by itself
+        if not self._runner.running:
+            return
         self._next_cancel_look = now + CANCEL_LOOK_EVERY
         try:
             self._runner.cancel(self._store.cancel_requests(self.id))
@@ -385,7 +387,8 @@ class Worker:
         self._leave()
 
     def _leave(self) -> None:
-        working_loops.discard(self._loop)
+        if self._loop in working_loops:
+            working_loops.remove(self._loop)
         self._stopping.set()
         self._stop_maintenance()
         self._heart.stop()

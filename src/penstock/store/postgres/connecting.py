@@ -54,7 +54,11 @@ _graveyard: list[object] = []  # a parent's connections: closing them here would
 
 
 class _NotConnected(Exception):
-    """Nobody answers under the address, or whoever does hangs up."""
+    """Nobody has answered under the address for a while, or whoever does hangs up."""
+
+    def __init__(self, because: BaseException) -> None:
+        super().__init__(because)
+        self.because = because
 
 
 class Connections:
@@ -72,6 +76,7 @@ class Connections:
     def _start_afresh(self) -> None:
         self._idle: deque[WatchedConnection] = deque()
         self._free = threading.Semaphore(self._most)
+        self._out_of_reach = False  # whether the last connection could not be made
 
     def run(
         self, doing: str, work: Callable[[WatchedConnection], T], *, repeatable: bool = True
@@ -80,7 +85,7 @@ class Connections:
 
         Deadlocks and serialisation failures are tried again. So is work whose connection
         breaks, once, when repeating it changes nothing twice: the connection may have
-        been dead for a while. Where none can be made, asking again at once is of no use.
+        been dead for a while. While none can be made, nobody asks twice at once.
         """
         conflicts = 0
         repeats = 1 if repeatable else 0
@@ -97,7 +102,9 @@ class Connections:
                 if repeats == 0 or isinstance(error, errors.QueryCanceled):
                     raise StoreUnavailable(doing, because=error) from error
                 repeats -= 1
-            except (_NotConnected, TimeoutError) as error:
+            except _NotConnected as error:
+                raise StoreUnavailable(doing, because=error.because) from error.because
+            except TimeoutError as error:
                 raise StoreUnavailable(doing, because=error) from error
             except (psycopg.DataError, psycopg.IntegrityError) as error:
                 raise StoreRefused(doing, because=error) from error
@@ -130,10 +137,15 @@ class Connections:
             return idle.pop()
         except IndexError:
             pass
+        known, self._out_of_reach = self._out_of_reach, True
         try:
-            return self._connect()
+            connection = self._connect()
         except _LOST as error:
-            raise _NotConnected(str(error)) from error
+            if known:
+                raise _NotConnected(error) from error
+            raise
+        self._out_of_reach = False
+        return connection
 
     def _connect(self) -> WatchedConnection:
         # What the URL says about the session stands, and ours is added to it.
