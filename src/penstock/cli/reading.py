@@ -233,7 +233,7 @@ def details(event: Event) -> str:
             case "lost_worker", _:
                 told.append(f"worker {value} was lost")
             case "started", False:
-                told.append("it had not started")
+                told.append("it is not known to have started")
             case ("started", True) | ("crashes", 0):
                 pass  # what the number of crashes says, or the line above
             case "crashes", _:
