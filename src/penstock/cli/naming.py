@@ -1,4 +1,4 @@
-"""Names of tasks that nobody knows here: what a person is told about them."""
+"""Names of tasks and queues that nobody knows here: what a person is told about them."""
 
 import logging
 from collections import Counter
@@ -25,6 +25,22 @@ def told_of_unknown(store: Store, task: str) -> str | None:
     some = _listed(sorted(known))
     there = f"There are {some}." if known else "Nothing has been enqueued here yet."
     return f"No task {task!r} is known here. {there}"
+
+
+def told_of_unknown_queue(store: Store, queue: str) -> str | None:
+    """Say that there is no such queue and which one was meant, or None where there is one."""
+    known = {queue for peer in store.workers() for queue in peer.info.queues}
+    known.update(depth.queue for depth in store.depths())
+    if queue in known or store.find(queue=queue, limit=1):
+        return None
+    near = get_close_matches(queue, known, n=3)
+    if near:
+        there = f"Did you mean {' or '.join(map(repr, near))}?"
+    elif known:
+        there = f"There are {_listed(sorted(known))}."
+    else:
+        there = "No other queue is served or has anything ready, either."
+    return f"No worker serves the queue {queue!r}, and nothing is in it. {there}"
 
 
 def warn_of_strangers(app: App, *, queues: Collection[str]) -> None:
