@@ -6,7 +6,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 
 from penstock.app import App
-from penstock.errors import StoreUnavailable
+from penstock.errors import PenstockError, StoreUnavailable
 from penstock.store.contract import Store
 
 log = logging.getLogger("penstock.worker")
@@ -41,6 +41,23 @@ def told_of_unknown_queue(store: Store, queue: str) -> str | None:
     else:
         there = "No other queue is served or has anything ready, either."
     return f"No worker serves the queue {queue!r}, and nothing is in it. {there}"
+
+
+def warn_of_unknown_queues(app: App, *, queues: Collection[str]) -> None:
+    """Say which queues a worker was told to serve though no task is in them, nor any execution."""
+    declared = {task.options.queue for task in app.tasks.values()}
+    for queue in queues:
+        try:
+            if queue in declared or app.store.find(queue=queue, limit=1):
+                continue
+        except PenstockError:
+            return  # the worker says what is wrong with the database
+        near = get_close_matches(queue, declared, n=1)
+        log.warning(
+            "the queue %r is that of no task here, and nothing is in it: %s",
+            queue,
+            f"did you mean {near[0]!r}?" if near else f"theirs are {_listed(sorted(declared))}",
+        )
 
 
 def warn_of_strangers(app: App, *, queues: Collection[str]) -> None:
