@@ -123,12 +123,10 @@ def test_a_message_cannot_look_like_another_line_of_the_log(on_sqlite: CommandLi
 
 
 def test_a_traceback_in_the_text_log_keeps_its_lines() -> None:
-    try:
+    with pytest.raises(ValueError, match="no page") as raised:
         int("no page")
-    except ValueError:
-        record = logging.LogRecord(
-            "shop", logging.ERROR, __file__, 1, "it\nbroke\n", None, sys.exc_info()
-        )
+    error = (raised.type, raised.value, raised.tb)
+    record = logging.LogRecord("shop", logging.ERROR, __file__, 1, "it\nbroke\n", None, error)
     head, *below = TextFormatter().format(record).splitlines()
     assert head.endswith("ERROR shop: it\\nbroke")
     assert below[0] == "Traceback (most recent call last):"
