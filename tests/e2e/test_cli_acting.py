@@ -1,6 +1,6 @@
 """enqueue, cancel, rerun, pause, resume."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -171,6 +171,24 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(penstock: CommandLine)
     assert penstock("resume", "mail").out == "mail: resumed\n"
     assert penstock("resume", "mail").out == "mail: was not paused\n"
     assert claimed() == 1
+
+
+def test_pausing_a_queue_that_nobody_knows_says_so_and_pauses_it(penstock: CommandLine) -> None:
+    alone = penstock("pause", "mial")
+    assert (alone.status, alone.out) == (0, "mial: paused\n")
+    assert alone.err == (
+        "No worker serves the queue 'mial', and nothing in it is ready. "
+        "No other queue is served or has anything ready, either.\n"
+    )
+    with penstock.store() as store:
+        store.register(WorkerInfo(id="w1", queues=["mail"], tasks=["add"]))
+    penstock.enqueue("add", queue="press")
+    assert penstock("pause", "mial").err.endswith("is in it. Did you mean 'mail'?\n")
+    assert penstock("pause", "zzz").err.endswith("is in it. There are mail, press.\n")
+    penstock.enqueue("add", queue="later", run_at=datetime.now(UTC) + timedelta(days=1))
+    for known in ("mail", "press", "later"):
+        assert penstock("pause", known).err == ""
+    assert penstock("status", "--json").json["queues"][0]["paused"]
 
 
 def test_a_queue_without_a_name_cannot_be_paused(on_sqlite: CommandLine) -> None:

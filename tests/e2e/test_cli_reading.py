@@ -144,6 +144,18 @@ def test_history_tells_every_event_in_order(penstock: CommandLine) -> None:
     assert lines[-1].endswith("ValueError: no such page")
 
 
+def test_history_does_not_say_that_a_recovered_task_had_not_started(penstock: CommandLine) -> None:
+    """Its start is told a little later than it took place: the worker may have died in between."""
+    execution_id = penstock.enqueue("print_page")
+    claim(penstock, "print_page")
+    with penstock.store() as store:
+        store.register(WorkerInfo(id="w2", queues=["default"], tasks=["print_page"]))
+        (beat,) = [peer.seen for peer in store.workers() if peer.info.id == "w1"]
+        assert len(store.recover("w2", dead=[beat])) == 1
+    *_, recovered = penstock("history", execution_id).out.splitlines()
+    assert recovered.endswith("worker w1 was lost, it is not known to have started")
+
+
 def test_workers_and_status_agree(penstock: CommandLine) -> None:
     info = WorkerInfo(id="w1", name="host:1", host="host", queues=["mail"], tasks=["add"], slots=4)
     with penstock.store() as store:

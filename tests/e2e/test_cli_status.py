@@ -17,6 +17,7 @@ import pytest
 from penstock.model.workers import WorkerInfo
 from penstock.testing.proxy import proxy_to
 from tests.e2e.command_line import ESCAPE, CommandLine, on_terminal
+from tests.e2e.test_doctor import days_ago, execute
 
 PATIENCE = 30
 
@@ -48,6 +49,32 @@ def test_nothing_at_all_is_a_picture_too(penstock: CommandLine) -> None:
     told = penstock("status").out
     assert told.endswith("\n\nNo worker is alive.\n")
     assert penstock("status", "--json").json["queues"] == []
+
+
+def test_a_worker_that_fell_silent_is_marked_and_does_not_count(penstock: CommandLine) -> None:
+    with penstock.store() as store:
+        for name, queues in (("w1", ["mail", "press"]), ("w2", ["mail"])):
+            store.register(WorkerInfo(id=name, queues=queues, tasks=["add"]))
+    execute(penstock, f"UPDATE workers SET beat_at = {days_ago(penstock, 1)} WHERE id = 'w1'")
+    seen = penstock("status", "--json").json
+    assert {one["name"]: one["workers"] for one in seen["queues"]} == {"mail": 1, "press": 0}
+    assert {one["id"]: one["silent"] for one in seen["workers"]} == {"w1": True, "w2": False}
+    assert penstock("workers", "--json").json == seen["workers"]
+    for command in ("status", "workers"):
+        told = penstock(command).out
+        assert re.search(r"^w1 .* silent$", told, re.MULTILINE)
+        assert not re.search(r"^w2 .* silent$", told, re.MULTILINE)
+
+
+def test_how_long_a_worker_may_be_silent_follows_the_lease(
+    penstock: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with penstock.store() as store:
+        store.register(WorkerInfo(id="w1", queues=["mail"], tasks=["add"]))
+    execute(penstock, f"UPDATE workers SET beat_at = {days_ago(penstock, 1)}")
+    monkeypatch.setenv("PENSTOCK_WORKER_LEASE", "2d")
+    (worker,) = penstock("workers", "--json").json
+    assert worker["silent"] is False
 
 
 def test_a_narrow_terminal_gets_narrow_tables(on_sqlite: CommandLine) -> None:

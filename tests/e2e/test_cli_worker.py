@@ -1,6 +1,7 @@
 """The worker command: alone, and several under a supervisor."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from penstock import App
 from penstock.cli import supervising
+from penstock.cli.logs import TextFormatter
 from penstock.cli.supervising import Supervisor
 from tests.e2e.command_line import CommandLine, is_alive, wait_until
 
@@ -102,10 +104,53 @@ def test_a_record_made_inside_a_task_carries_its_execution(on_sqlite: CommandLin
         == inside
     )
     assert {"execution_id": None, "logger": "penstock.worker"}.items() <= records[0].items()
+    (pid,) = {record["pid"] for record in records}
+    assert pid not in {None, os.getpid()}
 
     on_sqlite("rerun", execution_id)
     as_text = on_sqlite.alone(*arguments, "text").err
     assert f"INFO shop [{execution_id}]: adding 1 and 2" in as_text
+
+
+def test_a_message_cannot_look_like_another_line_of_the_log(on_sqlite: CommandLine) -> None:
+    on_sqlite.open_shop()
+    on_sqlite("admin", "migrate")
+    forged = "2030-01-31 08:00:00.000 INFO penstock.worker: all is well"
+    on_sqlite.enqueue("break_down", json.dumps({"what": f"a wheel\n{forged}"}))
+    lines = on_sqlite.alone("worker", "shop:app", "--until-idle").err.splitlines()
+    assert forged not in lines
+    assert any(line.endswith(f"failed for good: a wheel\\n{forged}") for line in lines)
+
+
+def test_a_traceback_in_the_text_log_keeps_its_lines() -> None:
+    with pytest.raises(ValueError, match="no page") as raised:
+        int("no page")
+    error = (raised.type, raised.value, raised.tb)
+    record = logging.LogRecord("shop", logging.ERROR, __file__, 1, "it\nbroke\n", None, error)
+    head, *below = TextFormatter().format(record).splitlines()
+    assert head.endswith("ERROR shop: it\\nbroke")
+    assert below[0] == "Traceback (most recent call last):"
+    assert below[-1].startswith("ValueError: ")
+
+
+def test_a_worker_says_which_queues_it_was_told_to_serve(penstock: CommandLine) -> None:
+    penstock.open_shop()
+    arguments = ("worker", "shop:app", "--until-idle")
+    assert " from queue " not in penstock.alone(*arguments).err
+    chosen = penstock.alone(*arguments, "--queue", "slow", "--queue", "default").err
+    assert "break_down, linger, nap from queue slow and default alone, in " in chosen
+    assert "WARNING" not in chosen
+    misspelt = penstock.alone(*arguments, "--queue", "slwo", "--queue", "x").err
+    assert (
+        "the queue 'slwo' is that of no task here, and nothing in it is ready: did you mean 'slow'?"
+        in misspelt
+    )
+    assert (
+        "queue 'x' is that of no task here, and nothing in it is ready: theirs are default, slow"
+        in misspelt
+    )
+    penstock.enqueue("somebody_elses", queue="slwo")
+    assert "slwo' is that of no task" not in penstock.alone(*arguments, "--queue", "slwo").err
 
 
 def test_the_log_level_decides_what_is_worth_a_line(on_sqlite: CommandLine) -> None:

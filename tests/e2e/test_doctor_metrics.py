@@ -16,6 +16,14 @@ def test_workers_without_metrics_are_told(penstock: CommandLine) -> None:
     assert found["metrics"].startswith("None of 2 live workers serves metrics")
 
 
+def test_a_worker_that_fell_silent_is_not_asked_for_its_metrics(penstock: CommandLine) -> None:
+    with penstock.store() as store:
+        store.register(WorkerInfo(id="a", queues=("default",), tasks=("add",), metrics=""))
+    execute(penstock, f"UPDATE workers SET beat_at = {days_ago(penstock, 1)}")
+    found = findings(penstock("doctor", "--json"), "ok")
+    assert found["metrics"] == "No worker is alive that says whether it serves metrics."
+
+
 def test_metrics_that_nobody_fetches_are_told_and_fetched_ones_are_well(
     penstock: CommandLine,
 ) -> None:

@@ -2,10 +2,11 @@
 
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -21,6 +22,7 @@ from penstock.store.postgres.store import PostgresStore
 from tests.contract import flows
 from tests.contract.support import QUEUE as FLOW_QUEUE
 from tests.contract.support import TASK as FLOW_TASK
+from tests.e2e.command_line import CommandLine
 from tests.ops.tools import OPS
 
 GRANTS = (OPS / "postgres" / "grants.sql").read_text("utf-8")
@@ -51,8 +53,10 @@ class House:
         """A store whose every connection acts as this role; without one, as the owner."""
         if role is None:
             return PostgresStore(self.owner_url)
-        url = f"{self.owner_url}?options=-c%20role%3D{self.role(role)}"
-        return PostgresStore(url)
+        return PostgresStore(self.url_of(role))
+
+    def url_of(self, role: str) -> str:
+        return f"{self.owner_url}?options=-c%20role%3D{self.role(role)}"
 
 
 @pytest.fixture(scope="module")
@@ -225,6 +229,30 @@ def test_each_of_the_grants_is_needed(house: House, privilege: str, what: str, r
         assert "permission denied" in f"{refused.value} {refused.value.__cause__}"
     finally:
         house.execute(f"GRANT {privilege} ON {what} TO {name}")
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed", "refused"),
+    [
+        ("penstock_worker", ("doctor", "verify", "status", "workers", "list"), ("pause mail",)),
+        ("penstock_monitor", ("status", "workers", "list", "metrics"), ("doctor", "verify")),
+        ("penstock_enqueuer", ("list",), ("doctor", "verify", "status", "workers")),
+    ],
+)
+def test_who_may_run_which_command(
+    house: House,
+    tmp_path: Path,
+    role: str,
+    allowed: Sequence[str],
+    refused: Sequence[str],
+) -> None:
+    penstock = CommandLine(tmp_path, house.url_of(role))
+    for command in allowed:
+        assert "may not do this" not in penstock(*command.split()).err, command
+    for command in refused:
+        answer = penstock(*command.split())
+        assert answer.status != 0, command
+        assert "may not do this: permission denied" in answer.err, command
 
 
 def test_no_table_is_forgotten(house: House) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
@@ -10,6 +11,7 @@ import msgspec
 
 from penstock.app import App
 from penstock.cli.bulk import Choice, ChosenTwice, NothingChosen, act_on_all, choice_options
+from penstock.cli.naming import told_of_unknown_queue
 from penstock.cli.options import (
     DatabaseOptions,
     database_options,
@@ -273,7 +275,8 @@ def _rerun(store: Store, ids: Sequence[str], workflow: str | None) -> list[str]:
 def pause(*, database: DatabaseOptions, queue: str) -> None:
     """Stop handing out the tasks of a queue, for all workers, or those of one run.
 
-    What looks like an id is the id of a run of a workflow; anything else is a queue.
+    What looks like an id is the id of a run of a workflow; anything else is a queue. One that is
+    empty and that no worker serves is paused too, with a hint on standard error.
     """
     if looks_like_an_id(queue):
         run_id = parse_id(queue)
@@ -285,6 +288,10 @@ def pause(*, database: DatabaseOptions, queue: str) -> None:
     with database.opened() as store:
         changed = store.pause(name)
     click.echo(f"{name}: {'paused' if changed else 'was paused already'}")
+    # It is paused, whatever becomes of the hint; a role may be allowed to do no more than that.
+    with suppress(PenstockError), database.opened() as store:
+        if hint := told_of_unknown_queue(store, name):
+            click.echo(hint, err=True)
 
 
 @click.command

@@ -8,6 +8,7 @@ import click
 
 from penstock.app import App
 from penstock.cli.checks import check_retention, check_settings, check_tasks
+from penstock.cli.living import silent_among
 from penstock.cli.options import DatabaseOptions, database_options, json_option
 from penstock.cli.scraping import check_metrics
 from penstock.cli.shapes import Shape, print_json
@@ -57,7 +58,9 @@ def _look(database: DatabaseOptions, settings: Settings, app: App | None) -> Ite
         # The first answer is about the tables: without them there is nothing old in them.
         if found[0].level is Level.OK:
             yield from check_retention(settings, store)
-            yield check_metrics(store.workers())
+            peers = store.workers()
+            silent = silent_among(store, peers, lease=settings.worker.lease)
+            yield check_metrics([peer for peer in peers if peer.info.id not in silent])
     yield from check_settings(settings)
     if app is not None:
         yield from check_tasks(app.tasks)

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from penstock.cli.tables import printable
 from penstock.engine.attempts import current_execution
 
 LogFormat = Literal["text", "json"]
@@ -32,7 +33,10 @@ def _name_execution(record: logging.LogRecord) -> bool:
 
 
 class TextFormatter(logging.Formatter):
-    """`2030-01-31 08:00:00.000 INFO penstock.worker: it started`."""
+    """`2030-01-31 08:00:00.000 INFO penstock.worker: it started`.
+
+    A message stays on its line, whatever is in it; the traceback of an exception follows below.
+    """
 
     def __init__(self) -> None:
         super().__init__("{at} {levelname} {name}{where}: {message}", style="{")
@@ -44,15 +48,21 @@ class TextFormatter(logging.Formatter):
         record.where = f" [{execution_id}]" if execution_id else ""
         return super().format(record)
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - named by logging
+        # What a task raises or logs may come from outside, and must not look like a line of ours.
+        record.message = printable(record.message.rstrip("\n"))
+        return super().formatMessage(record)
+
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: at, level, logger, message, execution_id, and error if there is one."""
+    """One object a line: at, level, logger, pid, message, execution_id, and error if any."""
 
     def format(self, record: logging.LogRecord) -> str:
         told: dict[str, object] = {
             "at": datetime.fromtimestamp(record.created, UTC),
             "level": record.levelname.lower(),
             "logger": record.name,
+            "pid": record.process,
             "message": record.getMessage(),
             "execution_id": getattr(record, "execution_id", None),
         }

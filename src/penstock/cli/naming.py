@@ -1,4 +1,4 @@
-"""Names of tasks that nobody knows here: what a person is told about them."""
+"""Names of tasks and queues that nobody knows here: what a person is told about them."""
 
 import logging
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 
 from penstock.app import App
-from penstock.errors import StoreUnavailable
+from penstock.errors import PenstockError, StoreUnavailable
 from penstock.store.contract import Store
 
 log = logging.getLogger("penstock.worker")
@@ -25,6 +25,47 @@ def told_of_unknown(store: Store, task: str) -> str | None:
     some = _listed(sorted(known))
     there = f"There are {some}." if known else "Nothing has been enqueued here yet."
     return f"No task {task!r} is known here. {there}"
+
+
+def told_of_unknown_queue(store: Store, queue: str) -> str | None:
+    """Say that there is no such queue and which one was meant, or None where there is one."""
+    known = _queues_with_work(store).union(*(peer.info.queues for peer in store.workers()))
+    if queue in known:
+        return None
+    near = get_close_matches(queue, known, n=3)
+    if near:
+        there = f"Did you mean {' or '.join(map(repr, near))}?"
+    elif known:
+        there = f"There are {_listed(sorted(known))}."
+    else:
+        there = "No other queue is served or has anything ready, either."
+    return f"No worker serves the queue {queue!r}, and nothing in it is ready. {there}"
+
+
+def _queues_with_work(store: Store) -> set[str]:
+    # Not all that was ever in a queue: there may be millions, and no index by queue.
+    return {depth.queue for depth in store.depths()}
+
+
+def warn_of_unknown_queues(app: App, *, queues: Collection[str]) -> None:
+    """Say which queues a worker was told to serve though no task is in them, nor any execution."""
+    declared = {task.options.queue for task in app.tasks.values()}
+    unknown = [queue for queue in queues if queue not in declared]
+    if not unknown:
+        return
+    try:
+        with_work = _queues_with_work(app.store)
+    except PenstockError:
+        return  # the worker says what is wrong with the database
+    for queue in unknown:
+        if queue in with_work:
+            continue
+        near = get_close_matches(queue, declared, n=1)
+        log.warning(
+            "the queue %r is that of no task here, and nothing in it is ready: %s",
+            queue,
+            f"did you mean {near[0]!r}?" if near else f"theirs are {_listed(sorted(declared))}",
+        )
 
 
 def warn_of_strangers(app: App, *, queues: Collection[str]) -> None:

@@ -1,9 +1,10 @@
 """Commands that look and change nothing: list, show, history, workers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import click
 
+from penstock.cli.living import silent_among
 from penstock.cli.naming import told_of_unknown
 from penstock.cli.options import DatabaseOptions, database_options, json_option
 from penstock.cli.runs import list_runs, refuse_task_filters, show_run, task_state
@@ -206,16 +207,21 @@ def _name_of(execution_id: str | None, names: Sequence[str]) -> str:
 @json_option
 @database_options
 def workers(*, database: DatabaseOptions, as_json: bool) -> None:
-    """List the workers that count as alive, the oldest first."""
+    """List the workers that count as alive, the oldest first.
+
+    One that has sent no heartbeat for two leases is marked as silent: it may be dead, and nobody
+    has noticed yet, because no other worker is there to do so.
+    """
     with database.opened() as store:
         peers = store.workers()
+        silent = silent_among(store, peers, lease=database.settings().worker.lease)
     if as_json:
-        print_json([worker_shape(peer) for peer in peers])
+        print_json([worker_shape(peer, silent=silent) for peer in peers])
         return
     if not peers:
         click.echo("No worker is alive.", err=True)
         return
-    for line in worker_lines(peers):
+    for line in worker_lines(peers, silent=silent):
         print_line(line)
 
 
@@ -233,7 +239,7 @@ def details(event: Event) -> str:
             case "lost_worker", _:
                 told.append(f"worker {value} was lost")
             case "started", False:
-                told.append("it had not started")
+                told.append("it is not known to have started")
             case ("started", True) | ("crashes", 0):
                 pass  # what the number of crashes says, or the line above
             case "crashes", _:
@@ -303,9 +309,9 @@ def _print_traceback(error: Mapping[str, object]) -> None:
         print_line([Cell(printable(line), "dim")])
 
 
-def worker_lines(peers: Sequence[Peer]) -> Iterator[Line]:
+def worker_lines(peers: Sequence[Peer], *, silent: Collection[str]) -> Iterator[Line]:
     return table_lines(
-        ("worker", "name", "slots", "queues", "started", "last heartbeat"),
+        ("worker", "name", "slots", "queues", "started", "last heartbeat", ""),
         [
             (
                 peer.info.id,
@@ -314,9 +320,10 @@ def worker_lines(peers: Sequence[Peer]) -> Iterator[Line]:
                 ", ".join(peer.info.queues),
                 moment(peer.started_at),
                 moment(peer.beat_at),
+                Cell("silent", "bold red") if peer.info.id in silent else "",
             )
             for peer in peers
         ],
-        whole=("worker",),
+        whole=("worker", ""),
         dispensable=("last heartbeat", "started"),
     )

@@ -3,7 +3,7 @@
 Stored payloads are passed on as the JSON that they are, so no number loses a digit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import click
@@ -84,7 +84,7 @@ def event_shape(event: Event) -> Shape:
     }
 
 
-def worker_shape(peer: Peer) -> Shape:
+def worker_shape(peer: Peer, *, silent: Collection[str]) -> Shape:
     info = peer.info
     return {
         "id": info.id,
@@ -95,20 +95,30 @@ def worker_shape(peer: Peer) -> Shape:
         "slots": info.slots,
         "started_at": peer.started_at,
         "beat_at": peer.beat_at,
+        "silent": info.id in silent,
     }
 
 
 def queue_shapes(
-    peers: Sequence[Peer], paused: Sequence[str], depths: Sequence[QueueDepth]
+    peers: Sequence[Peer],
+    paused: Sequence[str],
+    depths: Sequence[QueueDepth],
+    *,
+    silent: Collection[str],
 ) -> list[Shape]:
-    """Every queue that has ready executions, that a worker serves or that is paused, by name."""
+    """Every queue that has ready executions, that a worker serves or that is paused, by name.
+
+    Workers that fell silent are not counted, and the queues that they served are told.
+    """
     served = {queue for peer in peers for queue in peer.info.queues}
     deep = {depth.queue: depth for depth in depths}
     return [
         {
             "name": name,
             "paused": name in paused,
-            "workers": sum(name in peer.info.queues for peer in peers),
+            "workers": sum(
+                name in peer.info.queues for peer in peers if peer.info.id not in silent
+            ),
             "ready": deep[name].ready if name in deep else 0,
             "oldest_ready_seconds": (
                 deep[name].oldest_age.total_seconds() if name in deep else None

@@ -2,12 +2,13 @@
 
 import sys
 import time
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from penstock.cli.living import silent_among
 from penstock.cli.options import DatabaseOptions, database_options, json_option
 from penstock.cli.reading import worker_lines
 from penstock.cli.shapes import Shape, print_json, queue_shapes, worker_shape
@@ -40,6 +41,7 @@ class _Seen(NamedTuple):
     counts: dict[State, int]
     depths: list[QueueDepth]
     peers: list[Peer]
+    silent: Collection[str]  # of those, by their ids
     paused: list[str]
     runs: dict[RunState, int]
 
@@ -52,15 +54,17 @@ def status(*, database: DatabaseOptions, watch: bool, as_json: bool) -> None:
     """Count executions and runs in each state; show the queues and the workers.
 
     For each queue: how many executions are ready and for how long the oldest of them has been,
-    how many workers serve it, and whether it is paused.
+    how many workers serve it, and whether it is paused. A worker that has sent no heartbeat for
+    two leases is marked as silent, and does not count.
     """
     if watch and (as_json or not sys.stdout.isatty()):
         raise NothingToRedraw
+    lease = database.settings().worker.lease
     with database.opened() as store:
         if watch:
-            _watch(store)
+            _watch(store, lease)
             return
-        seen = _look(store)
+        seen = _look(store, lease)
     if as_json:
         print_json(_shape(seen))
         return
@@ -68,18 +72,28 @@ def status(*, database: DatabaseOptions, watch: bool, as_json: bool) -> None:
         print_line(line)
 
 
-def _look(store: Store) -> _Seen:
+def _look(store: Store, lease: timedelta) -> _Seen:
+    peers = store.workers()
     return _Seen(
-        store.counts(), store.depths(), store.workers(), store.paused(), store.run_counts()
+        store.counts(),
+        store.depths(),
+        peers,
+        silent_among(store, peers, lease=lease),
+        store.paused(),
+        store.run_counts(),
     )
+
+
+def _queues(seen: _Seen) -> list[Shape]:
+    return queue_shapes(seen.peers, seen.paused, seen.depths, silent=seen.silent)
 
 
 def _shape(seen: _Seen) -> Shape:
     return {
         "states": {state.value: count for state, count in seen.counts.items()},
         "runs": {state.value: count for state, count in seen.runs.items()},
-        "queues": queue_shapes(seen.peers, seen.paused, seen.depths),
-        "workers": [worker_shape(peer) for peer in seen.peers],
+        "queues": _queues(seen),
+        "workers": [worker_shape(peer, silent=seen.silent) for peer in seen.peers],
     }
 
 
@@ -96,7 +110,7 @@ def _lines(seen: _Seen) -> Iterator[Line]:
         )
         yield []
     ages = {depth.queue: span(depth.oldest_age) for depth in seen.depths}
-    if queues := queue_shapes(seen.peers, seen.paused, seen.depths):
+    if queues := _queues(seen):
         yield from table_lines(
             ("queue", "ready", "oldest", "workers", ""),
             [
@@ -113,7 +127,7 @@ def _lines(seen: _Seen) -> Iterator[Line]:
         )
         yield []
     if seen.peers:
-        yield from worker_lines(seen.peers)
+        yield from worker_lines(seen.peers, silent=seen.silent)
     else:
         yield [Cell("No worker is alive.")]
 
@@ -122,7 +136,7 @@ def _served(workers: int, *, ready: int) -> Cell:
     return Cell(str(workers), "bold red" if ready and not workers else "")
 
 
-def _watch(store: Store) -> None:
+def _watch(store: Store, lease: timedelta) -> None:
     from rich.live import Live  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
@@ -132,7 +146,7 @@ def _watch(store: Store) -> None:
             while True:
                 note = Cell("Ctrl-C ends it.", "dim")
                 try:
-                    seen = _look(store)
+                    seen = _look(store, lease)
                 except StoreUnavailable as error:
                     # It may be back in a moment; what was seen last is still worth showing.
                     note = Cell(f"{error} Trying again every {WATCH_EVERY:g} s.", "bold red")

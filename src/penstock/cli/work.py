@@ -13,7 +13,7 @@ import click
 from penstock.app import App
 from penstock.cli.logs import LEVELS, LogFormat, configure_logging
 from penstock.cli.metrics import watched
-from penstock.cli.naming import warn_of_strangers
+from penstock.cli.naming import warn_of_strangers, warn_of_unknown_queues
 from penstock.cli.options import DatabaseOptions, database_options, default_explained
 from penstock.cli.supervising import Process, Supervisor, start_worker_process
 from penstock.cli.targets import load_app
@@ -160,7 +160,12 @@ def _loaded(database: DatabaseOptions, target: str, chosen: Chosen) -> App:
 
 
 def _tell_what_is_left(app: App, chosen: Chosen) -> None:
-    warn_of_strangers(app, queues=chosen["queues"] or app.settings.worker.queues)
+    warn_of_strangers(app, queues=_queues(app, chosen))
+
+
+def _queues(app: App, chosen: Chosen) -> Sequence[str]:
+    """Return those that were chosen; none stands for those of the tasks."""
+    return chosen["queues"] or app.settings.worker.queues
 
 
 def _run(app: App, chosen: Chosen) -> None:
@@ -172,12 +177,15 @@ def _run(app: App, chosen: Chosen) -> None:
     if chosen["grace"] is not None:
         choices["grace"] = chosen["grace"]
     settings = app.settings
+    queues = _queues(app, chosen)
     log.info(
-        "a worker starts: %d slots for %s, in %s",
+        "a worker starts: %d slots for %s%s, in %s",
         choices.get("slots", settings.worker.slots),
         ", ".join(sorted(app.tasks)),
+        f" from queue {' and '.join(queues)} alone" if queues else "",
         hide_password(settings.database.url),
     )
+    warn_of_unknown_queues(app, queues=queues)
     with ExitStack() as beside:
         if port := chosen["metrics_port"] or settings.metrics.port:
             host = chosen["metrics_host"] or settings.metrics.host

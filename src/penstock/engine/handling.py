@@ -119,7 +119,11 @@ class Handle:
 
     @property
     def attempt(self) -> int:
-        """Which try this is, from 1."""
+        """Which try this is, from 1.
+
+        One whose worker was killed before its start was known, within 50 ms of it, is given back,
+        and its number too.
+        """
         return self._claimed.attempt
 
     @property

@@ -13,7 +13,7 @@ class EventType(StrEnum):
     SCHEDULED = "task.scheduled"
     MARKED_READY = "task.marked_ready"
     CLAIMED = "task.claimed"
-    STARTED = "task.started"
+    STARTED = "task.started"  # written a little later, or with the outcome
     DEFERRED = "task.deferred"
     RESUMED = "task.resumed"
     COMPLETED = "task.completed"
