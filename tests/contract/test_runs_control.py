@@ -19,6 +19,7 @@ from tests.contract.flows import (
     run_of,
     start,
     states,
+    task_at,
 )
 from tests.contract.support import MINUTE, OBSERVER, WORKER, declare_dead, finish, types, worker
 
@@ -145,3 +146,14 @@ def test_an_unknown_run_is_told_so(store: Store) -> None:
     assert store.pause_run(nobody) == "unknown"
     assert store.resume_run(nobody) == "unknown"
     assert store.cancel_run(nobody) == "unknown"
+
+
+def test_the_run_of_each_task_that_is_cancelled_ends_with_it_however_many_they_are(
+    store: Store,
+) -> None:
+    runs = [new_run(graph(node("only"))) for _ in range(250)]
+    store.start_runs(runs)
+
+    store.cancel([task_at(run.id, 0) for run in runs])
+
+    assert {run.state for run in store.runs([run.id for run in runs])} == {RunState.CANCELLED}

@@ -155,10 +155,11 @@ class Store(StoreReads, Protocol):
         ...
 
     def propagate(self, *, limit: int = 100) -> int:
-        """Finish what a settlement had to leave to others; return how many records.
+        """Finish all that a settlement had to leave to others; return how many records.
 
         A serial's successor is released in the settlement itself, unless a caller's open
-        transaction is just adding to that serial: then it is released here.
+        transaction is just adding to that serial: then it is released here. Each transaction
+        takes up to `limit` records of a kind, and the next follows while there are more.
         """
         ...
 
