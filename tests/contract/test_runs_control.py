@@ -101,6 +101,17 @@ def test_why_a_run_was_cancelled_is_told_of_each_time(store: Store) -> None:
     assert [one.data.get("reason") for one in told] == [one for one in reasons for _ in range(2)]
 
 
+def test_a_run_that_ends_with_a_cancelled_task_has_no_reason_of_an_earlier_life(
+    store: Store,
+) -> None:
+    run_id = start(store, chain(1))
+    store.cancel_run(run_id, reason="the wrong customer")
+    store.rerun_run(run_id)
+    store.cancel([task_at(run_id, 0)])
+    ended = store.history(run_id)[-1]
+    assert (ended.type, ended.data) == ("workflow.cancelled", {})
+
+
 def test_why_a_paused_run_was_cancelled_is_in_its_history(store: Store) -> None:
     worker(store)
     run_id = start(store, chain(2))

@@ -54,7 +54,8 @@ def advance(
     ]
     if changes or ended:
         why = yield from _reasons(
-            writer, [run for run, end, _ in ended if end is RunState.CANCELLED]
+            writer,
+            [run for run, end, _ in ended if end is RunState.CANCELLED and run.cancel_requested],
         )
         ends = [_told(n, *one, why.get(one[0].id)) for n, one in enumerate(ended)]
         yield from writer.let_go(changes, ends)
