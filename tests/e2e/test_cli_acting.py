@@ -130,7 +130,7 @@ def test_rerun_of_what_is_scheduled_makes_it_ready_at_once(penstock: CommandLine
     again = penstock("rerun", execution_id)
     assert (again.status, again.out) == (
         1,
-        f"{execution_id} has not ended yet: nothing to rerun\n",
+        f"{execution_id} not rerun: it, or a task downstream of it, has not ended yet\n",
     )
 
 

@@ -372,7 +372,8 @@ class Store(StoreReads, Protocol):
     def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:
         """Give finished executions a new life with fresh retries, at the end of their queue.
 
-        A task of a run takes all downstream of it along, as in `rerun_run`.
+        A task of a run takes all downstream of it along, as in `rerun_run`: as long as one of
+        those has not ended, the answer is "live" and nothing is rerun.
 
         Raises:
             KeyTaken: another live execution has the key of one of them. None is rerun.
