@@ -1,8 +1,10 @@
 """What every store promises, whatever the database: few, coarse, batched operations.
 
-Each call is one transaction. Every change of state is one fenced write with its event
-beside it. Repeating a call whose reply was lost changes nothing twice. `tests/contract`
-holds each store to every sentence below.
+Every change of state is one fenced write with its event beside it, in one transaction. So
+is a whole call, unless it reaches over several runs or lets others go on: then what it had
+not come to when it broke off is done by its repetition, or by the maintenance of any worker.
+Repeating a call whose reply was lost changes nothing twice. `tests/contract` holds each store
+to every sentence below.
 """
 
 from collections.abc import Callable, Collection, Sequence

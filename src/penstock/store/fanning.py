@@ -51,8 +51,6 @@ class Counted(NamedTuple):
 
     live: int
     held: int  # those that wait since the run was paused
-    failed: int
-    cancelled: int
 
 
 class Opened(NamedTuple):
