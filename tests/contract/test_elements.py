@@ -11,7 +11,8 @@ from penstock.model.ids import MOST_ELEMENTS, element_id, index_of
 from penstock.model.outcomes import Outcome
 from penstock.model.rules import Dependencies
 from penstock.model.runs import RunState
-from penstock.model.states import State
+from penstock.model.states import FINAL, State
+from penstock.model.verifying import findings_in
 from penstock.store.contract import Store
 from penstock.testing.clock import ManualClock
 from tests.contract.flows import (
@@ -276,6 +277,76 @@ def test_a_list_that_waits_for_its_elements_is_cancelled_with_them(store: Store)
     assert element_states(store, run_id) == [State.CANCELLED] * 3
     assert states(store, run_id) == [C, State.CANCELLED, State.SKIPPED]
     assert run_of(store, run_id).state is RunState.CANCELLED
+
+
+def test_a_list_whose_elements_can_all_be_cancelled_at_once_is_told_so(store: Store) -> None:
+    run_id = begin(store, fan(GATHER), "[1,2,3]")
+    assert store.cancel([task_at(run_id, 1)]) == ["cancelled"]
+    assert run_of(store, run_id).state is RunState.CANCELLED
+
+
+def done_once(store: Store) -> str:
+    """A run with one element, which has completed, and so has what is behind it."""
+    run_id = begin(store, fan(GATHER), "[1]")
+    for _ in range(2):
+        (one,) = claim_all(store)
+        store.settle([completed(one, "1")])
+    assert run_of(store, run_id).state is RunState.COMPLETED
+    return run_id
+
+
+def to_run_again(store: Store) -> str:
+    """The same, paused, with an element that is to run once more when its list is opened."""
+    run_id = done_once(store)
+    store.rerun([task_at(run_id, 2)])
+    store.pause_run(run_id)
+    assert store.rerun([element_id(run_id, 1, 0)]) == ["rerun"]
+    assert element_states(store, run_id) == [W]
+    return run_id
+
+
+def assert_nothing_is_left(store: Store, run_id: str) -> None:
+    assert all(state in FINAL for state in states(store, run_id))
+    assert findings_in(store.examine()) == []
+
+
+def test_an_element_that_was_to_run_again_is_cancelled_with_its_run(store: Store) -> None:
+    run_id = to_run_again(store)
+    store.cancel_run(run_id)
+    assert element_states(store, run_id) == [State.CANCELLED]
+    assert_nothing_is_left(store, run_id)
+
+
+def test_an_element_that_was_to_run_again_is_cancelled_with_its_list(store: Store) -> None:
+    run_id = to_run_again(store)
+    assert store.cancel([task_at(run_id, 1)]) == ["cancelled"]
+    assert element_states(store, run_id) == [State.CANCELLED]
+    store.resume_run(run_id)
+    assert_nothing_is_left(store, run_id)
+
+
+def test_an_element_that_was_to_run_again_is_skipped_with_its_list(store: Store) -> None:
+    run_id = done_once(store)
+    store.rerun([task_at(run_id, 0)])
+    store.cancel([task_at(run_id, 0)])
+    assert states(store, run_id) == [State.CANCELLED, State.SKIPPED, State.SKIPPED]
+    assert store.rerun([element_id(run_id, 1, 0)]) == ["rerun"]
+    assert element_states(store, run_id) == [State.SKIPPED]
+    assert_nothing_is_left(store, run_id)
+
+
+@pytest.mark.parametrize("given", ["[]", '"no list"'])
+def test_an_element_that_was_to_run_again_is_skipped_when_there_is_no_list_for_it(
+    store: Store, given: str
+) -> None:
+    run_id = done_once(store)
+    store.rerun([task_at(run_id, 0), task_at(run_id, 1)])
+    (first,) = claim_all(store)
+    store.settle([completed(first, given)])
+    assert element_states(store, run_id) == [State.SKIPPED]
+    for one in claim_all(store):
+        store.settle([completed(one)])
+    assert_nothing_is_left(store, run_id)
 
 
 def test_a_shorter_list_in_the_next_life_skips_what_it_does_not_need(store: Store) -> None:

@@ -7,6 +7,7 @@ from penstock.testing.clock import ManualClock
 from tests.contract.support import (
     MINUTE,
     OTHER_TASK,
+    TASK,
     claim,
     drain,
     enqueue,
@@ -123,7 +124,7 @@ def test_a_scheduled_execution_waits_for_its_time(store: Store, clock: ManualClo
 
     assert why is not None
     assert (why.state, why.due_in) == (State.SCHEDULED, timedelta(seconds=40))
-    assert (why.behind, why.queue_paused, why.ahead_in_queue) == (None, False, 0)
+    assert (why.predecessor, why.paused_at, why.ahead) == (None, None, {})
 
 
 def test_a_ready_execution_waits_for_those_ahead_of_it(store: Store) -> None:
@@ -137,7 +138,7 @@ def test_a_ready_execution_waits_for_those_ahead_of_it(store: Store) -> None:
     why = store.explain_waiting(task_id)
 
     assert why is not None
-    assert (why.state, why.ahead_in_queue, why.due_in) == (State.READY, 3, None)
+    assert (why.state, why.ahead, why.due_in) == (State.READY, {TASK: 3}, None)
 
 
 def test_an_execution_in_a_paused_queue_waits_for_the_queue(store: Store) -> None:
@@ -147,7 +148,7 @@ def test_an_execution_in_a_paused_queue_waits_for_the_queue(store: Store) -> Non
     why = store.explain_waiting(task_id)
 
     assert why is not None
-    assert why.queue_paused
+    assert why.paused_at is not None
 
 
 def test_an_execution_in_a_serial_waits_for_the_one_ahead(store: Store) -> None:
@@ -155,7 +156,8 @@ def test_an_execution_in_a_serial_waits_for_the_one_ahead(store: Store) -> None:
 
     reasons = [store.explain_waiting(task_id) for task_id in (first, second, third)]
 
-    assert [why and why.behind for why in reasons] == [None, first, second]
+    ahead = [why and why.predecessor and why.predecessor.id for why in reasons]
+    assert ahead == [None, first, second]
     assert [why and why.state for why in reasons] == [
         State.READY,
         State.WAITING,
@@ -172,7 +174,7 @@ def test_a_finished_execution_waits_for_nothing(store: Store) -> None:
     why = store.explain_waiting(first)
 
     assert why is not None
-    assert (why.state, why.behind, why.ahead_in_queue) == (State.COMPLETED, None, 0)
+    assert (why.state, why.predecessor, why.ahead) == (State.COMPLETED, None, {})
 
 
 def test_nothing_explains_an_unknown_execution(store: Store) -> None:

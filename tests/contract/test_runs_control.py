@@ -19,6 +19,7 @@ from tests.contract.flows import (
     run_of,
     start,
     states,
+    task_at,
 )
 from tests.contract.support import MINUTE, OBSERVER, WORKER, declare_dead, finish, types, worker
 
@@ -100,6 +101,17 @@ def test_why_a_run_was_cancelled_is_told_of_each_time(store: Store) -> None:
     assert [one.data.get("reason") for one in told] == [one for one in reasons for _ in range(2)]
 
 
+def test_a_run_that_ends_with_a_cancelled_task_has_no_reason_of_an_earlier_life(
+    store: Store,
+) -> None:
+    run_id = start(store, chain(1))
+    store.cancel_run(run_id, reason="the wrong customer")
+    store.rerun_run(run_id)
+    store.cancel([task_at(run_id, 0)])
+    ended = store.history(run_id)[-1]
+    assert (ended.type, ended.data) == ("workflow.cancelled", {})
+
+
 def test_why_a_paused_run_was_cancelled_is_in_its_history(store: Store) -> None:
     worker(store)
     run_id = start(store, chain(2))
@@ -145,3 +157,14 @@ def test_an_unknown_run_is_told_so(store: Store) -> None:
     assert store.pause_run(nobody) == "unknown"
     assert store.resume_run(nobody) == "unknown"
     assert store.cancel_run(nobody) == "unknown"
+
+
+def test_the_run_of_each_task_that_is_cancelled_ends_with_it_however_many_they_are(
+    store: Store,
+) -> None:
+    runs = [new_run(graph(node("only"))) for _ in range(250)]
+    store.start_runs(runs)
+
+    store.cancel([task_at(run.id, 0) for run in runs])
+
+    assert {run.state for run in store.runs([run.id for run in runs])} == {RunState.CANCELLED}

@@ -253,6 +253,23 @@ def test_a_caller_who_is_adding_to_a_serial_does_not_hold_up_a_settlement(
     assert on_postgres.propagate() == 0
 
 
+def test_however_many_were_held_up_go_on_together_once_nobody_is_in_the_way(
+    on_postgres: Store, postgres: PostgresDatabase
+) -> None:
+    serials = [f"line {n}" for n in range(250)]
+    worker(on_postgres)
+    on_postgres.create([new(serial=serial) for serial in serials])
+    heads = claim(on_postgres, limit=len(serials))
+    on_postgres.create([new(serial=serial) for serial in serials])
+    with postgres.connect() as caller:
+        caller.execute("SELECT 1 FROM serials FOR UPDATE")
+        on_postgres.settle([finish(head) for head in heads])
+        assert on_postgres.propagate() == 0  # and it does not go on asking
+
+    assert on_postgres.propagate() == len(serials)
+    assert len(claim(on_postgres, limit=1000)) == len(serials)
+
+
 def test_there_is_nothing_to_propagate_when_nobody_was_in_the_way(store: Store) -> None:
     worker(store)
     enqueue_many(store, 3, serial="line")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import App, Context, Workflow, failed, value
+from penstock import App, Context, TaskHandle, Workflow, failed, value
 from tests.e2e.command_line import CommandLine, run
 from tests.e2e.flows import work
 
@@ -190,6 +190,51 @@ def test_why_says_what_a_run_and_its_tasks_wait_for(penstock: CommandLine, shop:
     assert codes(ids["rescue"]) == ["skipped"]
     assert "failed(share) & (value('fetched') == 'tuesday'), did not hold" in (
         penstock("why", ids["rescue"]).out
+    )
+
+
+def test_what_waits_without_a_worker_is_under_way(penstock: CommandLine, shop: Shop) -> None:
+    asking = shop.app.workflow("asking")
+
+    @asking.task
+    def ask(handle: TaskHandle) -> None:
+        handle.wait_for(signal="go")
+
+    @asking.task
+    def items() -> list[int]:
+        return [1, 2]
+
+    @asking.task(for_each=items.output)
+    def each(handle: TaskHandle, item: int) -> None:
+        handle.wait_for(signal=f"go {item}")
+
+    run = asking.start()
+    work(shop.app)
+    assert "1 of its 3 tasks have ended; under way: 'ask' waiting, 'each' waiting." in (
+        " ".join(penstock("why", run.id).out.split())
+    )
+
+
+def test_a_task_is_not_rerun_while_what_is_downstream_of_it_lives(
+    penstock: CommandLine, shop: Shop
+) -> None:
+    flow = shop.app.workflow("halted")
+
+    @flow.task
+    def first() -> int:
+        return 1
+
+    @flow.task(queue="nobody_serves_it")
+    def second(n: int = first.output) -> int:
+        return n
+
+    run = flow.start()
+    with shop.app.worker(slots=1, queues=["default"]) as worker:
+        worker.wait_until_idle()
+    answer = penstock("rerun", run.refresh()[first].id)
+    assert (answer.status, answer.out) == (
+        1,
+        f"{run[first].id} not rerun: it, or a task downstream of it, has not ended yet\n",
     )
 
 

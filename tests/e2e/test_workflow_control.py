@@ -117,6 +117,29 @@ def test_a_run_that_has_not_begun_is_cancelled_at_once(flows: App) -> None:
     assert run["only"].attempt == 0
 
 
+def test_why_a_run_was_cancelled_is_what_was_said_in_this_life(flows: App) -> None:
+    flow = flows.workflow("cancelled_twice")
+
+    @flow.task
+    def only() -> None: ...
+
+    run = flow.start()
+
+    def reason() -> str | None:
+        with pytest.raises(WorkflowCancelled) as cancelled:
+            run.result(PATIENCE)
+        return cancelled.value.reason
+
+    run.cancel("the wrong customer")
+    assert reason() == "the wrong customer"
+    run.rerun()
+    run.cancel()
+    assert reason() is None
+    run.rerun()
+    run.refresh()["only"].cancel("no customer at all")
+    assert reason() == "no customer at all"
+
+
 def test_a_run_that_takes_too_long_fails_and_says_so(flows: App, gate: Gate) -> None:
     flow = flows.workflow("slow", timeout="300ms")
 

@@ -129,6 +129,19 @@ def test_a_retry_says_after_which_error() -> None:
     assert "Attempt 2 ended with ValueError: boom; it is to be retried" in reason.sentence
 
 
+def test_a_retry_that_was_paused_with_its_run_is_still_a_retry() -> None:
+    history = (
+        event(EventType.CREATED),
+        event(EventType.RETRY_SCHEDULED, error=BOOM, delay=60.0),
+        event(EventType.PAUSED),
+        event(EventType.SCHEDULED, run_at="2030-01-31T08:01:00Z"),
+    )
+    reason = only(
+        facts(State.SCHEDULED, attempt=1, due_in=MINUTE, workers=(peer(),), history=history)
+    )
+    assert "Attempt 1 ended with ValueError: boom; it is to be retried" in reason.sentence
+
+
 def test_a_task_that_deferred_itself_says_what_for() -> None:
     reason = only(
         facts(
@@ -393,7 +406,8 @@ def test_every_state_has_a_reason(state: State) -> None:
 
 def test_a_state_begins_with_the_event_that_led_to_it() -> None:
     claimed = replace(event(EventType.CLAIMED), at=NOW - 2 * MINUTE)
-    known = facts(State.RUNNING, history=(claimed, event(EventType.STARTED)))
+    within = event(EventType.STARTED), event(EventType.CANCEL_REQUESTED)
+    known = facts(State.RUNNING, history=(claimed, *within))
     assert in_state_since(known) == NOW - 2 * MINUTE
     assert in_state_since(facts()) == SNAPSHOT.created_at
     assert in_state_since(facts(State.FAILED, finished_at=NOW)) == NOW

@@ -76,7 +76,7 @@ _RERUN = {
     "run": "a run: what failed or was cancelled will run again, and all downstream of it",
     "nothing": "a run without failures: nothing to rerun",
     "hastened": "was scheduled, and is ready now",
-    "live": "has not ended yet: nothing to rerun",
+    "live": "not rerun: it, or a task downstream of it, has not ended yet",
 }
 _DISMISSED = {
     "dismissed": "dismissed: nothing of it is left",

@@ -81,6 +81,10 @@ class Client:
     def store(self) -> Store:
         return self._open_store()
 
+    def now(self) -> datetime:
+        """The time that something new shows before it has been read back."""
+        return datetime.now(UTC) if self.clock is None else self.clock.now()
+
     @contextmanager
     def using(self, connection: object, *, notify: bool = True) -> Iterator[None]:
         """Write everything in the block into this connection's transaction."""
@@ -156,7 +160,7 @@ class Client:
         holders: Mapping[str, Snapshot],
         where: object,
     ) -> list[Execution[Any]]:
-        now = datetime.now(UTC) if self.clock is None else self.clock.now()
+        now = self.now()
         executions: list[Execution[Any]] = [
             Execution(
                 holders.get(answer.id) or _Written(request.new, answer, now),

@@ -219,7 +219,10 @@ class Execution(Generic[T_co]):
         return await in_thread(self.cancel, reason)
 
     def rerun(self) -> RerunAnswer:
-        """Give a finished execution a new life, with fresh retries; let a scheduled one run now."""
+        """Give a finished execution a new life, with fresh retries; let a scheduled one run now.
+
+        "live" says that it has not ended, or, in a run, a task downstream of it.
+        """
         return self._reads.rerun(self.id)
 
     async def arerun(self) -> RerunAnswer:

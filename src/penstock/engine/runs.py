@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, Self, TypeVar, overload
 
@@ -29,6 +29,8 @@ from penstock.model.states import State
 T = TypeVar("T")
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+_CANCELLED = frozenset({RunEvent.CANCELLED, EventType.CANCELLED})
 
 RunStateName = Literal["running", "paused", "completed", "failed", "cancelled"]
 
@@ -78,9 +80,10 @@ class Run:
         return cls(snapshot, lambda: tasks, reads, code)
 
     @classmethod
-    def just_started(cls, new: NewRun, graph: Graph, reads: RunReads, code: Code) -> Self:
+    def just_started(
+        cls, new: NewRun, graph: Graph, reads: RunReads, code: Code, *, asked_at: datetime
+    ) -> Self:
         """What is known of a run before anything has been read back."""
-        asked_at = datetime.now(UTC)
         snapshot = RunSnapshot(
             id=new.id,
             workflow=new.workflow,
@@ -330,13 +333,14 @@ class Run:
     def _cancel_reason(self) -> str | None:
         if self.error is not None:
             return str(self.error.get("message") or "") or None
-        # With a worker it is what a running task said when it stopped, not why it was to.
-        reasons = (
-            event.data.get("reason")
-            for event in reversed(self.history())
-            if event.type in {RunEvent.CANCELLED, EventType.CANCELLED} and not event.worker_id
-        )
-        return next((str(reason) for reason in reasons if reason), None)
+        for event in reversed(self.history()):
+            if event.type == RunEvent.RERUN:
+                break  # what was said before is about an earlier life
+            # With a worker it is what a running task said when it stopped, not why it was to.
+            of_people = event.type in _CANCELLED and not event.worker_id
+            if of_people and (reason := event.data.get("reason")):
+                return str(reason)
+        return None
 
 
 def checked_run_state(state: str) -> RunState:

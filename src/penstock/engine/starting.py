@@ -45,14 +45,14 @@ class Starts(Generic[P]):
         new, graph = self._workflow.new_run(args, kwargs)
         client = self._workflow.client
         client.start_run(new, connection=self._connection, notify=self._options.get("notify", True))
-        return Run.just_started(new, graph, client, self._workflow.code)
+        return Run.just_started(new, graph, client, self._workflow.code, asked_at=client.now())
 
     async def abegin(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Run:
         new, graph = self._workflow.new_run(args, kwargs)
         client = self._workflow.client
         notify = self._options.get("notify", True)
         await client.astart_run(new, connection=self._connection, notify=notify)
-        return Run.just_started(new, graph, client, self._workflow.code)
+        return Run.just_started(new, graph, client, self._workflow.code, asked_at=client.now())
 
 
 class WorkflowOnConnection(Starts[P]):

@@ -20,7 +20,9 @@ from penstock.model.states import FINAL, State, SubState
 from penstock.model.waiting import Standing, Waiting
 
 # Events that leave the state as it is.
-_WITHIN = frozenset({EventType.STARTED, EventType.DEFERRED, EventType.RESUMED})
+_WITHIN = frozenset(
+    {EventType.STARTED, EventType.DEFERRED, EventType.RESUMED, EventType.CANCEL_REQUESTED}
+)
 
 
 def explain(facts: Waiting, *, lease: timedelta) -> list[Reason]:
@@ -92,8 +94,7 @@ def _who_scheduled_it(facts: Waiting) -> str:
         if event.type == EventType.SCHEDULED and event.data.get("deferred"):
             reason = event.data.get("reason")
             return f"The task deferred itself{f' ({reason})' if reason else ''}"
-        if event.type == EventType.SCHEDULED:
-            break
+        # Any other time it was scheduled is how it began, or how it went on after a pause.
     return "It was enqueued to run later"
 
 

@@ -131,7 +131,7 @@ def _why_live(facts: RunFacts) -> list[Reason]:
                 "A task stops where it asks `handle.raise_if_cancelled()` or awaits something.",
             )
         )
-    live = [place for place, one in enumerate(facts.tasks) if one.state in _UNDER_WAY]
+    live = [place for place, one in enumerate(facts.tasks) if _is_under_way(one)]
     ended = sum(one.state in FINAL for one in facts.tasks)
     if live:
         first = facts.tasks[live[0]].id
@@ -153,6 +153,11 @@ def _why_live(facts: RunFacts) -> list[Reason]:
             "`penstock workers`.",
         )
     ]
+
+
+def _is_under_way(task: Snapshot) -> bool:
+    # One that waits for a signal, for a run or for its elements has begun, without a worker.
+    return task.state in _UNDER_WAY or task.awaits is not None
 
 
 def _why_failed(facts: RunFacts) -> Reason:

@@ -14,6 +14,7 @@ from penstock.errors import PenstockError
 from penstock.model import payloads
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
+_ordered = msgspec.json.Encoder(order="deterministic").encode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -96,9 +97,24 @@ def _merge(earlier: dict[str, Any], later: Mapping[str, Any]) -> None:
         if isinstance(there, dict) and isinstance(value, dict):
             _merge(there, value)
         elif isinstance(there, list) and isinstance(value, list):
-            there.extend(item for item in value if item not in there)
+            _take_in(there, value)
         else:
             earlier[key] = value
+
+
+def _take_in(earlier: list[Any], later: Iterable[Any]) -> None:
+    known = {_mark(item) for item in earlier}
+    for item in later:
+        if (mark := _mark(item)) not in known:
+            known.add(mark)
+            earlier.append(item)
+
+
+def _mark(item: Any) -> float | str | bytes:  # noqa: ANN401 - any JSON value
+    """What two elements have in common that are the same."""
+    if isinstance(item, int | float | str) and not isinstance(item, bool):
+        return item
+    return _ordered(item)  # for Python, true would be the same as 1
 
 
 def _raw(text: str | bytes) -> dict[str, bytes]:

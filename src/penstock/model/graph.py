@@ -67,10 +67,6 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """What has been decided before, by the states and whether the run is to be cancelled."""
         return {}
 
-    @cached_property
-    def has_groups(self) -> bool:
-        return any(node.for_each is not None for node in self.nodes)
-
     def downstream(self, places: Iterable[int]) -> frozenset[int]:
         """These places, and those of all tasks downstream of them."""
         begin = frozenset(places)

@@ -79,11 +79,6 @@ _TYPES: Mapping[str, EventType] = {event.value: event for event in EventType}
 _LEADS_TO: Mapping[EventType, State] = {event: state for (_, event), state in TRANSITIONS.items()}
 _BY_OBSERVERS = frozenset({EventType.RECOVERED, EventType.ABANDONED})
 
-TYPES_WITH_FACTS = frozenset(
-    {EventType.CLAIMED, EventType.CANCELLED, EventType.RECOVERED, EventType.ABANDONED}
-)
-"""The types whose data is needed; that of others (tracebacks, mostly) can stay where it is."""
-
 
 @dataclass(slots=True)
 class Retelling:

@@ -72,20 +72,6 @@ class Waiting:
     def state(self) -> State:
         return self.snapshot.state
 
-    @property
-    def behind(self) -> str | None:
-        """The execution ahead of it in its serial."""
-        return None if self.predecessor is None else self.predecessor.id
-
-    @property
-    def queue_paused(self) -> bool:
-        return self.paused_at is not None
-
-    @property
-    def ahead_in_queue(self) -> int:
-        """Ready executions that a claim of its queue would take first."""
-        return sum(self.ahead.values())
-
 
 def dependencies(run: RunSnapshot, task_id: str) -> list[str]:
     """The tasks of a run that one of them directly depends on, in the order of the graph."""

@@ -4,7 +4,7 @@ Everything is decided anew from the states of a run's tasks, under the lock on t
 it does not matter how many ended at once, who looks, or how often.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -54,7 +54,8 @@ def advance(
     ]
     if changes or ended:
         why = yield from _reasons(
-            writer, [run for run, end, _ in ended if end is RunState.CANCELLED]
+            writer,
+            [run for run, end, _ in ended if end is RunState.CANCELLED and run.cancel_requested],
         )
         ends = [_told(n, *one, why.get(one[0].id)) for n, one in enumerate(ended)]
         yield from writer.let_go(changes, ends)
@@ -98,6 +99,15 @@ class Standing:
             for place in self.decision.ready
             if (for_each := nodes[place].for_each) is not None
         }
+
+    def lists_at(self, places: Iterable[int]) -> list[Group]:
+        """Those of these tasks that run for each element of a list, which is not open."""
+        nodes = self.graph.nodes
+        return [
+            Group(self.run.id, place, MOST_ELEMENTS)
+            for place in places
+            if nodes[place].for_each is not None
+        ]
 
     def settle(self, place: int, change: Change) -> None:
         """Note what becomes of a task that waits for elements."""
@@ -237,9 +247,7 @@ def _decide(writer: RunWriter, one: Standing, results: dict[str, str | None]) ->
     one.decide()
     while places := one.to_open:
         yield from _read_missing(writer, [*places.values(), *one.sources], results)
-        stored = yield from fanning.read(
-            writer, [Group(one.run.id, place, MOST_ELEMENTS) for place in places]
-        )
+        stored = yield from fanning.read(writer, one.lists_at(places))
         for place, source in places.items():
             opened = fanning.open_list(
                 one.run.id,
@@ -253,6 +261,9 @@ def _decide(writer: RunWriter, one: Standing, results: dict[str, str | None]) ->
             one.settle(place, opened.change)
             yield from _write_elements(writer, one, opened)
         one.decide()
+    never_opened = yield from fanning.read(writer, one.lists_at(one.decision.skipped))
+    for stored_of in never_opened.values():
+        one.let_go(fanning.not_needed(stored_of))
 
 
 def _write_elements(writer: RunWriter, one: Standing, opened: Opened) -> Script[None]:

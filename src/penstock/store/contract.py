@@ -1,8 +1,10 @@
 """What every store promises, whatever the database: few, coarse, batched operations.
 
-Each call is one transaction. Every change of state is one fenced write with its event
-beside it. Repeating a call whose reply was lost changes nothing twice. `tests/contract`
-holds each store to every sentence below.
+Every change of state is one fenced write with its event beside it, in one transaction. So
+is a whole call, unless it reaches over several runs or lets others go on: then what it had
+not come to when it broke off is done by its repetition, or by the maintenance of any worker.
+Repeating a call whose reply was lost changes nothing twice. `tests/contract` holds each store
+to every sentence below.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -155,10 +157,11 @@ class Store(StoreReads, Protocol):
         ...
 
     def propagate(self, *, limit: int = 100) -> int:
-        """Finish what a settlement had to leave to others; return how many records.
+        """Finish all that a settlement had to leave to others; return how many records.
 
         A serial's successor is released in the settlement itself, unless a caller's open
-        transaction is just adding to that serial: then it is released here.
+        transaction is just adding to that serial: then it is released here. Each transaction
+        takes up to `limit` records of a kind, and the next follows while there are more.
         """
         ...
 
@@ -371,7 +374,8 @@ class Store(StoreReads, Protocol):
     def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:
         """Give finished executions a new life with fresh retries, at the end of their queue.
 
-        A task of a run takes all downstream of it along, as in `rerun_run`.
+        A task of a run takes all downstream of it along, as in `rerun_run`: as long as one of
+        those has not ended, the answer is "live" and nothing is rerun.
 
         Raises:
             KeyTaken: another live execution has the key of one of them. None is rerun.

@@ -51,8 +51,6 @@ class Counted(NamedTuple):
 
     live: int
     held: int  # those that wait since the run was paused
-    failed: int
-    cancelled: int
 
 
 class Opened(NamedTuple):
@@ -108,21 +106,18 @@ def open_list(
     try:
         items = _elements_of(result or "null")
     except msgspec.DecodeError:
-        return _refused(id_, "for_each needs a list, and what it was given is none.")
+        return _refused(id_, "for_each needs a list, and what it was given is none.", stored)
     if len(items) > MOST_ELEMENTS:
         return _refused(
-            id_, f"for_each takes up to {MOST_ELEMENTS} elements, and it was given {len(items)}."
+            id_,
+            f"for_each takes up to {MOST_ELEMENTS} elements, and it was given {len(items)}.",
+            stored,
         )
+    again = not_needed(stored[len(items) :])
     if not items:
-        return Opened(Change(0, id_, State.COMPLETED, result="[]"), [], [], [])
+        return Opened(Change(0, id_, State.COMPLETED, result="[]"), [], [], again)
     before = {index_of(element.id): element for element in stored}
-    opened = Opened(Change(0, id_, State.WAITING, awaits=f"{ELEMENTS}{len(items)}"), [], [], [])
-    # What an earlier life had more of is not needed in this one.
-    opened.again.extend(
-        Change(0, element.id, State.SKIPPED)
-        for index, element in before.items()
-        if index is not None and index >= len(items) and element.state is State.WAITING
-    )
+    opened = Opened(Change(0, id_, State.WAITING, awaits=f"{ELEMENTS}{len(items)}"), [], [], again)
     for index, item in enumerate(items):
         args = arguments_of(bytes(item).decode())
         known = before.get(index)
@@ -155,9 +150,16 @@ def _row(id_: str, run_id: str, node: Node, args: str) -> TaskRow:
     )
 
 
-def _refused(id_: str, message: str) -> Opened:
+def _refused(id_: str, message: str, stored: Sequence[Element]) -> Opened:
     error = _encode({"type": "InvalidElements", "message": message}).decode()
-    return Opened(Change(0, id_, State.FAILED, error=error), [], [], [])
+    return Opened(Change(0, id_, State.FAILED, error=error), [], [], not_needed(stored))
+
+
+def not_needed(stored: Sequence[Element]) -> list[Change]:
+    """Skip what was to run again, and has no place in the list of this life."""
+    return [
+        Change(0, element.id, State.SKIPPED) for element in stored if element.state is State.WAITING
+    ]
 
 
 def close_list(group: Group, elements: Sequence[Element]) -> Change:

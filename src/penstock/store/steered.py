@@ -1,12 +1,13 @@
 """What every store lets people do to runs: the scripts are the same, who runs them is not."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from penstock.model.executions import CancelAnswer, DismissAnswer, RerunAnswer
-from penstock.model.ids import MOST_ELEMENTS, place_of
+from penstock.model.executions import CancelAnswer, DismissAnswer, RerunAnswer, Snapshot
+from penstock.model.ids import MOST_ELEMENTS, index_of, place_of
 from penstock.model.runs import RunAnswer
+from penstock.model.states import FINAL, State
 from penstock.store import steering
 from penstock.store.dismissing import dismiss
 from penstock.store.fanning import ELEMENTS
@@ -41,19 +42,23 @@ class Steered(Reads):
         return self._steer("rerun a run", lambda writer: steering.rerun(writer, run_id, tasks))
 
     def cancel(self, ids: Sequence[str], *, reason: str | None = None) -> list[CancelAnswer]:
+        waiting = [found for found in self.get(sorted(set(ids))) if found.state is State.WAITING]
+        elements = {found.id: self._live_elements_of(found) for found in waiting}
         # A task that waits for its elements ends with them: they are what is cancelled.
-        elements = {
-            found.id: [
-                one.id
-                for one in self.elements_of(found.root_id, place_of(found.id), limit=MOST_ELEMENTS)
-            ]
-            for found in self.get(sorted(set(ids)))
-            if found.awaits is not None and found.awaits.startswith(ELEMENTS)
-        }
-        plain = [id_ for id_ in ids if id_ not in elements]
+        lists = {found.id for found in waiting if (found.awaits or "").startswith(ELEMENTS)}
+        plain = [id_ for id_ in ids if id_ not in lists]
         wanted = [*plain, *(id_ for some in elements.values() for id_ in some)]
         answers = dict(zip(wanted, self._cancel(wanted, reason=reason), strict=True))
-        return [answers.get(id_, "requested") for id_ in ids]
+        return [
+            _together({answers[one] for one in elements[id_]}) if id_ in lists else answers[id_]
+            for id_ in ids
+        ]
+
+    def _live_elements_of(self, found: Snapshot) -> list[str]:
+        if found.root_id == found.id or index_of(found.id) is not None:
+            return []
+        stored = self.elements_of(found.root_id, place_of(found.id), limit=MOST_ELEMENTS)
+        return [one.id for one in stored if one.state not in FINAL]
 
     def rerun(self, ids: Sequence[str]) -> list[RerunAnswer]:
         of_runs: dict[str, list[str]] = {}
@@ -74,3 +79,10 @@ class Steered(Reads):
         answers |= {run.id: "kept" for run in self.runs(rest)}
         answers |= {one.id: "kept" if one.root_id == one.id else "part" for one in self.get(rest)}
         return [answers.get(id_, "unknown") for id_ in ids]
+
+
+def _together(answers: Collection[CancelAnswer]) -> CancelAnswer:
+    """What to say of a task that ends with its elements."""
+    if "requested" in answers:
+        return "requested"
+    return "cancelled" if "cancelled" in answers else "finished"

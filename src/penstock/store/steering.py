@@ -3,13 +3,12 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from penstock.model.events import RunEvent
-from penstock.model.ids import MOST_ELEMENTS, index_of, place_of, placed_id
+from penstock.model.ids import index_of, place_of, placed_id
 from penstock.model.runs import FINAL_RUN, RunAnswer, RunState
 from penstock.model.states import FINAL, State
 from penstock.store import fanning
 from penstock.store.advancing import Standing, advance, states_of
 from penstock.store.batches import event_data
-from penstock.store.fanning import Group
 from penstock.store.runs import Locked, RunChange, RunWriter, lock
 from penstock.store.scripts import Script, Step
 from penstock.store.sql import Statement
@@ -70,10 +69,8 @@ def _elements_again(
 ) -> Script[list[str]]:
     """The elements of named tasks; of others their list decides, when it is opened again."""
     named = {place_of(one) for one in tasks if index_of(one) is None}
-    nodes = standing.graph.nodes
-    lists = [place for place in places if nodes[place].for_each is not None and place in named]
-    groups = [Group(standing.run.id, place, MOST_ELEMENTS) for place in lists]
-    stored = yield from fanning.read(writer, groups)
+    lists = standing.lists_at(place for place in places if place in named)
+    stored = yield from fanning.read(writer, lists)
     of_lists = [element.id for found in stored.values() for element in found]
     return [*of_lists, *(one for one in tasks if index_of(one) is not None)]
 
@@ -97,7 +94,9 @@ def live_tasks(writer: RunWriter, run: Locked) -> Script[list[str]]:
     """What of a run can be cancelled: a task with elements ends with them."""
     standing = Standing(run, (yield from states_of(writer, [run]))[run.id])
     lists = {group.place for group in standing.lists}
-    stored = yield from fanning.read(writer, standing.lists)
+    # Elements of an earlier life may wait for a list that is to be opened again.
+    unopened = [n for n, state in enumerate(standing.states) if state is State.WAITING]
+    stored = yield from fanning.read(writer, [*standing.lists, *standing.lists_at(unopened)])
     elements = [one.id for found in stored.values() for one in found if one.state not in FINAL]
     live = [
         placed_id(run.id, place)

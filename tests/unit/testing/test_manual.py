@@ -374,5 +374,14 @@ def test_the_clock_starts_where_the_test_wants_it(app: App) -> None:
     @app.task
     def note() -> None: ...
 
+    flow = app.workflow("flow", timeout="1h")
+
+    @flow.task
+    def only() -> None: ...
+
     with ManualApp(app, start=new_year):
-        assert note.enqueue().refresh().created_at == new_year
+        execution = note.enqueue()
+        assert execution.created_at == execution.refresh().created_at == new_year
+        run = flow.start()
+        assert run.created_at == run.refresh().created_at == new_year
+        assert flow.start().deadline == run.deadline == new_year + timedelta(hours=1)

@@ -1,6 +1,7 @@
 """What workers do for each other on PostgreSQL: promote, propagate, recover."""
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from penstock.model.executions import Promoted, Recovered
 from penstock.model.states import FINAL, State
@@ -34,25 +35,32 @@ def overdue_runs(session: Session, *, limit: int) -> list[str]:
     return [row[0] for row in session.rows("overdue_runs", limit=limit, now=session.now)]
 
 
-def propagate(session: Session, *, limit: int) -> tuple[int, list[Cancellation]]:
-    """Return how many records were taken, and the runs that have to be cancelled."""
+class Propagated(NamedTuple):
+    """What came of one batch of records."""
+
+    done: int  # without those that somebody was in the way of, which are left once more
+    orphans: list[Cancellation]  # the runs that have to be cancelled
+    full: bool  # there may be more
+
+
+def propagate(session: Session, *, limit: int) -> Propagated:
     with session.transaction():
         found = session.rows("take_run_propagations", limit=limit)
         run_ids = [run_id for _, run_id, cancel in found if cancel is None]
-        wakes: dict[str, str] = dict(session.rows("take_task_wakes", limit=limit))
-        around = {root_id for id_, root_id in wakes.items() if root_id != id_}
+        wakes = session.rows("take_task_wakes", limit=limit)
+        around = {root_id for id_, root_id in wakes if root_id != id_}
         locked = running.lock(session, around.union(run_ids)) if around or run_ids else []
-        if wakes:
-            wake_free(session, sorted(wakes))
+        woken = wake_free(session, sorted({id_ for id_, _ in wakes})) if wakes else 0
         running.advance(session, locked)
         serials = [row[0] for row in session.rows("take_propagations", limit=limit)]
-        advance(session, set(serials))
+        moved = advance(session, set(serials))
         orphans = [
             Cancellation(run_id, reason_in(cancel), word=seq)
             for seq, run_id, cancel in found
             if cancel is not None
         ]
-        return len(run_ids) + len(wakes) + len(serials), orphans
+        full = limit in {len(found), len(wakes), len(serials)}
+        return Propagated(len(run_ids) + woken + moved, orphans, full)
 
 
 def recover(

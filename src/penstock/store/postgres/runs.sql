@@ -193,13 +193,11 @@ CROSS JOIN LATERAL (
 
 -- name: element_states
 -- How many of each list have not ended, and what of them could go on by now.
-SELECT list.first::text, task.live, task.held, task.failed, task.cancelled
+SELECT list.first::text, task.live, task.held
 FROM json_to_recordset(:groups::text::json) AS list (first uuid, last uuid)
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE finished_at IS NULL) AS live,
-           count(*) FILTER (WHERE state = 'waiting' AND awaits IS NULL) AS held,
-           count(*) FILTER (WHERE state = 'failed') AS failed,
-           count(*) FILTER (WHERE state = 'cancelled') AS cancelled
+           count(*) FILTER (WHERE state = 'waiting' AND awaits IS NULL) AS held
     FROM penstock.task_executions
     WHERE id >= list.first AND id <= list.last
 ) AS task;

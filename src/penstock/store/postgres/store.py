@@ -253,18 +253,19 @@ class PostgresStore(Steered, Remembers, OnCallers):
         return promoted
 
     def propagate(self, *, limit: int = 100) -> int:
-        taken = 0
+        done = 0
         while True:
-            count, orphans = self._run(
+            batch = self._run(
                 "release successors", lambda session: maintaining.propagate(session, limit=limit)
             )
-            taken += count
-            if not orphans:
-                return taken
+            done += batch.done
             # Each in a transaction of its own, whose locks come in the right order. It leaves
             # word for the runs that it was waiting for itself, which the next turn finds.
-            for orphan in orphans:
+            for orphan in batch.orphans:
                 self._cancel_run(orphan)
+            # When all of a batch is held up by others, asking again at once would not help.
+            if not batch.orphans and not (batch.full and batch.done):
+                return done
 
     def chores(self) -> Chores:
         (row,) = self._rows("look for chores", "chores", now=self._now())

@@ -65,12 +65,13 @@ def wake(session: Session, ids: Sequence[str]) -> None:
         session.rows("wake_tasks", ids=list(ids), now=session.now, notify=session.notify)
 
 
-def wake_free(session: Session, ids: Sequence[str]) -> None:
-    """Do the same for those that nobody has locked; leave word for the others."""
+def wake_free(session: Session, ids: Sequence[str]) -> int:
+    """Do the same for those that nobody has locked, and return how many; leave word for others."""
     free = [row[0] for row in session.rows("not_locked", ids=list(ids))]
     wake(session, free)
     if in_use := sorted(set(ids) - set(free)):
         session.rows("leave_task_wakes", ids=in_use)
+    return len(free)
 
 
 def leave_orphans(session: Session, cancelled: Collection[str]) -> None:

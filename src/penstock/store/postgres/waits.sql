@@ -74,7 +74,7 @@ WITH picked AS MATERIALIZED (
     DELETE FROM penstock.task_wakes WHERE seq = ANY (ARRAY(SELECT seq FROM picked))
     RETURNING task_execution_id
 )
-SELECT DISTINCT task.id::text, task.root_id::text
+SELECT task.id::text, task.root_id::text
 FROM taken JOIN penstock.task_executions AS task ON task.id = taken.task_execution_id
 WHERE task.id = ANY (ARRAY(SELECT task_execution_id FROM taken));
 

@@ -3,7 +3,7 @@
 -- same range as its executions.
 
 -- name: examine_until
--- How far a stretch reaches: as far as none of the four tables has too many rows in it.
+-- How far a stretch reaches: as far as none of the three tables has too many rows in it.
 SELECT min(
     coalesce((SELECT id FROM task_executions
               WHERE id > :after ORDER BY id LIMIT 1 OFFSET :limit - 1), :highest),

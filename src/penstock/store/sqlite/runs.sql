@@ -144,9 +144,7 @@ ORDER BY task.id;
 -- How many of each list have not ended, and what of them could go on by now.
 SELECT json_extract(list.value, '$.first'),
        count(*) FILTER (WHERE task.finished_at IS NULL),
-       count(*) FILTER (WHERE task.state = 'waiting' AND task.awaits IS NULL),
-       count(*) FILTER (WHERE task.state = 'failed'),
-       count(*) FILTER (WHERE task.state = 'cancelled')
+       count(*) FILTER (WHERE task.state = 'waiting' AND task.awaits IS NULL)
 FROM json_each(:groups) AS list CROSS JOIN task_executions AS task
 WHERE task.id >= json_extract(list.value, '$.first') AND task.id <= json_extract(list.value, '$.last')
 GROUP BY list.key;
