@@ -1,6 +1,6 @@
 """enqueue, cancel, rerun, pause, resume."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 

@@ -129,7 +129,7 @@ class Store(StoreReads, Protocol):
         """Record that these attempts have begun, then or now; return the leases that were lost.
 
         Needed only for what must be known before the outcome is: a started task is
-        charged with a crash when its worker dies, one that never started is not.
+        charged with a crash when its worker dies, one whose start is not known is not.
         """
         ...
 
