@@ -327,6 +327,20 @@ def test_a_lease_lasts_at_least_two_heartbeats() -> None:
         "u:hush@h",
         "host=h password=hush",
         "sqlite://u:hush@h",
+        "postgresql://u:hush%zz@h/d",
+        "postgresql://u:hush%00@h/d",
+        "postgresql://u:hush%@h/d",
+        "postgresql://u:my hush@h/d",
+        "postgresql://u:p@hush@h/d",
+        "postgresql://u:p/hush@h/d",
+        "postgresql://u:1/hush@h/d",
+        "postgresql://u:hush/d",
+        "postgresql://u:hush",
+        "postgresql://h:5432,u:hush/d",
+        "postgresql://h/d?password=my hush",
+        "postgresql://h/d?password=my&hush",
+        "postgresql://h/d?password=my&hush=1",
+        "postgresql://h/d?password=my=hush",
     ],
 )
 def test_a_refused_url_does_not_betray_its_password(url: str) -> None:
@@ -335,6 +349,43 @@ def test_a_refused_url_does_not_betray_its_password(url: str) -> None:
 
     assert "hush" not in str(caught.value)
     assert caught.value.__suppress_context__  # a traceback would show what the message hides
+
+
+@pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("postgresql://u:hush%zz@h/d", "it has a % without two hexadecimal digits behind it"),
+        ("postgresql://u:my hush@h/d", "it has a blank in it"),
+        ("postgresql://u:p@hush@h/d", "it has an @ where the host or the database is named"),
+        ("postgresql://u:hush/d", "there is no number behind the colon of its host"),
+        ("postgresql://h/d?password=my&hush=1", "PostgreSQL does not know one of its parameters"),
+    ],
+)
+def test_a_url_that_cannot_be_read_says_why_and_how_to_write_it(url: str, fault: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load_settings(environ={"PENSTOCK_DATABASE_URL": url})
+
+    told = str(caught.value)
+    assert told.startswith(f"PENSTOCK_DATABASE_URL: database.url cannot be read: {fault}")
+    assert "Percent-encode" in told
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://",
+        "postgresql:///d?host=/run/postgresql",
+        "postgresql://%2Frun%2Fpostgresql/d",
+        "postgresql://h",
+        "postgresql://h:/d",
+        "postgresql://u@h:5432,[::1]:5433,h3/d?target_session_attrs=read-write",
+        "postgresql://u%40corp:h%20u%2Fs%25h@h/d",
+        "postgresql://u:h?u#s:h[&=@h?sslmode=disable",
+        "postgresql://h/d?user=u@corp&options=-c%20statement_timeout%3D5s",
+    ],
+)
+def test_a_url_that_postgresql_can_read_is_taken_as_it_is(url: str) -> None:
+    assert load_settings(environ={"PENSTOCK_DATABASE_URL": url}).database.url == url
 
 
 @pytest.mark.parametrize(
