@@ -53,7 +53,7 @@ _alive: "weakref.WeakSet[Connections]" = weakref.WeakSet()
 _graveyard: list[object] = []  # a parent's connections: closing them here would end them there
 
 
-class _NotConnected(Exception):
+class _NotConnected(ConnectionError):
     """Nobody answers under the address, or whoever does hangs up."""
 
 
@@ -132,7 +132,7 @@ class Connections:
             pass
         try:
             return self._connect()
-        except _LOST as error:
+        except psycopg.Error as error:
             raise _NotConnected(str(error)) from error
 
     def _connect(self) -> WatchedConnection:
