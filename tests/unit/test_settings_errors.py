@@ -287,6 +287,26 @@ def test_errors_carry_their_facts() -> None:
     assert isinstance(unknown.value, PenstockError)
 
 
+@pytest.mark.parametrize(
+    "variable", ["PENSTOCK_SERVICE_HOST", "PENSTOCK_PORT", "PENSTOCK_PORT_9000_TCP_ADDR"]
+)
+def test_a_variable_of_a_kubernetes_service_is_told_as_one(variable: str) -> None:
+    environ = {variable: "tcp://10.0.0.1:9000", "PENSTOCK_SERVICE_HOST": "10.0.0.1"}
+    with pytest.raises(UnknownSetting) as refused:
+        load_settings(environ=environ)
+    assert str(refused.value) == (
+        f"{variable}: there is no setting of this name. Kubernetes sets it for a Service whose "
+        "name begins with penstock: write `enableServiceLinks: false` in the pod's spec, or give "
+        "the Service another name."
+    )
+
+
+def test_a_misspelt_variable_beside_a_service_is_told_as_misspelt() -> None:
+    environ = {"PENSTOCK_A_SLOTS": "1", "PENSTOCK_SERVICE_HOST": "10.0.0.1"}
+    with pytest.raises(UnknownSetting, match="Did you mean 'PENSTOCK_WORKER_SLOTS'"):
+        load_settings(environ=environ)
+
+
 def test_a_value_is_checked_even_where_a_higher_level_overrides_it() -> None:
     Path("penstock.toml").write_text("[worker]\nslots = 0")
 
