@@ -11,14 +11,14 @@ from penstock.settings.kinds import Kind, Unfit
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _SECRET_PARAMETER = re.compile(
-    r"""(?P<name> \w*(?:password|secret)\w* \s* = \s*)
-        (?: '(?:[^'\\]|\\.)*'  |  [^&\s]* )""",
+    r"""\w*(?:password|secret)\w* \s* = \s*
+        (?P<hidden> '(?:[^'\\]|\\.)*' (?=\s|$)  |  [^&\s]* )""",
     re.IGNORECASE | re.VERBOSE,
 )
 # From the first colon behind the scheme to the last @, because a password may hold either one
 # unquoted. That sometimes hides too much, which is the right side to err on.
 _USER_AND_PASSWORD = re.compile(
-    r"(?P<user> (?:^|//) [^:]* :) (?! //) .* (?= @)", re.DOTALL | re.VERBOSE
+    r"(?:^|//) [^:]* : (?! //) (?P<hidden> .* ) @", re.DOTALL | re.VERBOSE
 )
 _STRAY_PERCENT = re.compile(r"% (?: 00 | (?! [0-9a-f]{2}))", re.IGNORECASE | re.VERBOSE)
 _HOST_AND_PORT = re.compile(r"(?: \[ [^]]* \] | [^]:[]* ) (?: : [0-9]* )?", re.VERBOSE)
@@ -111,5 +111,11 @@ def _is_read_by_driver(url: str) -> bool:
 
 def hide_password(url: str) -> str:
     """Return `url` with `***` for every password in it, fit for logs and messages."""
-    shown = _USER_AND_PASSWORD.sub(r"\g<user>***", url, count=1)
-    return _SECRET_PARAMETER.sub(r"\g<name>***", shown)
+    # All found in the URL as it is: what one finds may begin or end within the other.
+    found = [*_SECRET_PARAMETER.finditer(url), *_USER_AND_PASSWORD.finditer(url)]
+    shown, end = "", 0
+    for start, stop in sorted(one.span("hidden") for one in found):
+        if start >= end:
+            shown += f"{url[end:start]}***"
+        end = max(end, stop)
+    return shown + url[end:]
