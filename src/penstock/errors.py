@@ -75,7 +75,7 @@ class UnknownTask(PenstockError):
         next_step = (
             f"Did you mean {guess[0]!r}?"
             if guess
-            else f"Start the worker with --import and the module that defines {name!r}."
+            else "Name the module that defines it with --import, or in `App(include=[…])`."
         )
         super().__init__(
             f"No task named {name!r} among the {len(registered)} registered in this process. "

@@ -158,8 +158,104 @@ def stranger(on_postgres: CommandLine) -> Iterator[CommandLine]:
 def test_a_role_without_rights_is_told_what_it_may_not_do(stranger: CommandLine) -> None:
     told = one_sentence(stranger("status"))
     assert "may not do this: permission denied for schema" in told
-    assert "Use the role that the workers use" in told
+    assert "grant it what docs/how-to/operate/grant-privileges.md lists" in told
     assert (urlsplit(stranger.url).password or "") not in told
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_worker_without_rights_is_told_so_in_one_sentence(
+    stranger: CommandLine, log_format: str
+) -> None:
+    stranger.open_shop()
+    quiet = ("--log-level", "error", "--log-format", log_format)
+    told = one_sentence(stranger.alone("worker", "shop:app", *quiet))
+    assert "may not do this: permission denied" in told
+    assert told.endswith("or use a role that has it.")
+
+
+def test_who_enqueues_without_rights_is_told_so_in_one_sentence(stranger: CommandLine) -> None:
+    stranger.open_shop()
+    told = one_sentence(stranger.alone("enqueue", "shop:app", "add", '{"a": 1, "b": 2}'))
+    assert "may not do this: permission denied" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "denied"),
+    [
+        (("pause", "mail"), "table paused_queues"),
+        (("worker", "shop:app", "--log-level", "error"), "table workers"),
+        (("enqueue", "shop:app", "linger"), "table task_executions"),
+    ],
+)
+def test_a_role_that_may_only_read_learns_of_the_grants_where_it_writes(
+    stranger: CommandLine, on_postgres: CommandLine, arguments: tuple[str, ...], denied: str
+) -> None:
+    stranger.open_shop()
+    role = sql.Identifier(urlsplit(stranger.url).username or "")
+    with psycopg.connect(on_postgres.url, autocommit=True) as owner:
+        in_schema = sql.SQL("SCHEMA {} TO {}").format(_schema(on_postgres), role)
+        owner.execute(sql.SQL("GRANT USAGE ON ") + in_schema)
+        owner.execute(sql.SQL("GRANT SELECT ON ALL TABLES IN ") + in_schema)
+        told = one_sentence(stranger.alone(*arguments))
+        owner.execute(sql.SQL("DROP OWNED BY {}").format(role))
+    assert f"permission denied for {denied}" in told
+    assert "grant it what docs/how-to/operate/grant-privileges.md lists" in told
+
+
+def test_a_role_that_may_not_migrate_is_sent_to_the_owner(stranger: CommandLine) -> None:
+    told = one_sentence(replace(stranger, schema="other")("admin", "migrate"))
+    assert "permission denied for database" in told
+    assert "Only the owner of the tables can change them" in told
+
+
+UNREACHABLE = ("status",), ("worker", "shop:app"), ("enqueue", "shop:app", "linger")
+
+
+@pytest.mark.parametrize("arguments", UNREACHABLE)
+def test_a_login_that_the_server_refuses_is_told_alike_by_every_command(
+    on_postgres: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    parts = urlsplit(on_postgres.url)
+    host = parts.netloc.rpartition("@")[2]
+    url = urlunsplit(parts._replace(netloc=f"nobody_here:wrong@{host}"))
+    on_postgres.open_shop()
+    answer = replace(on_postgres, url=url).alone(*arguments)
+    assert answer.status == 1
+    told = answer.err.splitlines()[-1]
+    assert told.startswith(f"The database {url.replace(':wrong@', ':***@')} does not answer: ")
+    assert "nobody_here" in told.partition("does not answer")[2]
+    assert "Check the URL" in told
+    assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize("arguments", UNREACHABLE)
+def test_a_server_that_is_not_there_is_told_alike_by_every_command(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    nowhere = CommandLine(tmp_path, "postgresql://me:secret@localhost:1/shop")
+    nowhere.open_shop()
+    answer = nowhere.alone(*arguments)
+    assert answer.status == 1
+    told = answer.err.splitlines()[-1]
+    assert told.startswith("The database postgresql://me:***@localhost:1/shop does not answer: ")
+    assert told.endswith("Check the URL, and whether the server runs.")
+    assert "secret" not in answer.err
+    assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize("arguments", UNREACHABLE)
+def test_a_server_that_takes_no_more_connections_is_not_said_to_be_down(
+    stranger: CommandLine, on_postgres: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    role = sql.Identifier(urlsplit(stranger.url).username or "")
+    with psycopg.connect(on_postgres.url, autocommit=True) as owner:
+        owner.execute(sql.SQL("ALTER ROLE {} CONNECTION LIMIT 0").format(role))
+    stranger.open_shop()
+    answer = stranger.alone(*arguments)
+    assert answer.status == 1
+    told = answer.err.splitlines()[-1]
+    assert "takes no more connections: " in told
+    assert "Check the URL" not in told
 
 
 def test_ctrl_c_ends_a_command_without_a_traceback(on_postgres: CommandLine) -> None:

@@ -4,10 +4,12 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ from penstock.cli import supervising
 from penstock.cli.logs import TextFormatter
 from penstock.cli.supervising import Supervisor
 from tests.e2e.command_line import CommandLine, is_alive, wait_until
+from tests.support.scraping import free_ports
 
 
 @contextmanager
@@ -286,6 +289,40 @@ def test_the_second_signal_reaches_every_worker_process(on_sqlite: CommandLine) 
     assert on_sqlite("show", execution_id, "--json").json["state"] == "ready"
 
 
+@pytest.mark.parametrize(
+    ("module", "database", "complaint"),
+    [
+        ("shop", "postgresql://me:secret@localhost:1/shop", "does not answer"),
+        ("shop", "sqlite:///no/such/directory/shop.db", "There can be no SQLite file"),
+        ("broken", "sqlite:///shop.db", "ValueError: this module is broken"),
+    ],
+)
+def test_several_processes_that_cannot_begin_end_the_command(
+    tmp_path: Path, module: str, database: str, complaint: str
+) -> None:
+    penstock = CommandLine(tmp_path, database)
+    penstock.open_shop()
+    (tmp_path / "broken.py").write_text("raise ValueError('this module is broken')\n", "utf-8")
+    answer = penstock.alone("worker", f"{module}:app", "--processes", "2")
+    assert answer.status == 1
+    assert complaint in answer.err
+    assert "another one starts" not in answer.err
+
+
+def test_a_taken_port_ends_all_processes(on_sqlite: CommandLine) -> None:
+    on_sqlite.open_shop()
+    on_sqlite("admin", "migrate")
+    port = free_ports(2)
+    with socket.create_server(("127.0.0.1", port + 1)):
+        answer = on_sqlite.alone(
+            "worker", "shop:app", "--processes", "2", "--metrics-port", str(port)
+        )
+    assert answer.status == 1
+    assert f"port {port + 1}" in answer.err
+    assert "another one starts" not in answer.err
+    assert on_sqlite("workers", "--json").json == []
+
+
 # --- the supervisor by itself ---------------------------------------------------------
 
 
@@ -302,6 +339,19 @@ def ending_with(*statuses: int) -> Callable[[], "subprocess.Popen[bytes]"]:
 
 def test_a_process_that_was_used_wrongly_is_not_tried_again() -> None:
     assert Supervisor(ending_with(2), processes=2).run() == 2
+
+
+def test_a_process_that_never_began_to_work_ends_them_all() -> None:
+    assert Supervisor(ending_with(supervising.NEVER_BEGAN), processes=2).run() == 1
+
+
+def test_a_process_that_cannot_begin_after_one_that_worked_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervising, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(supervising, "LOOK_EVERY", 0.001)
+    start = ending_with(1, supervising.NEVER_BEGAN, supervising.NEVER_BEGAN, 0)
+    assert Supervisor(start, processes=1, until_idle=True).run() == 0
 
 
 def test_a_process_that_breaks_down_is_started_until_it_ends_well(

@@ -63,10 +63,20 @@ def test_in_transaction_mode_nobody_can_listen_unless_past_the_pooler(
     assert found(answer, "indexes")[0] == "ok"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("doctor",),
+        ("worker", "shop:app", "--log-level", "error"),
+        ("enqueue", "shop:app", "linger"),
+    ],
+)
 def test_a_pooler_that_refuses_what_connections_ask_for_is_told_with_the_way_out(
-    behind: Behind,
+    behind: Behind, arguments: tuple[str, ...]
 ) -> None:
-    refused = behind("session", "extra_float_digits")("doctor")
+    penstock = behind("session", "extra_float_digits")
+    penstock.open_shop()
+    refused = penstock.alone(*arguments)
     assert refused.status == 1
     assert re.search(r"ignore_startup_parameters = options", refused.err)
     assert len(refused.err.splitlines()) == 1

@@ -107,3 +107,23 @@ def test_the_settings_say_what_is_hidden(
     monkeypatch.setenv("PENSTOCK_PRIVACY_HIDDEN", "code")
     shown = penstock("show", execution_id, "--json").json
     assert shown["args"] == {"code": "***", "password": "1234"}
+
+
+@pytest.mark.parametrize(
+    "arguments", [("status",), ("worker", "safe:app"), ("enqueue", "safe:app", "unlock")]
+)
+@pytest.mark.parametrize(
+    "rest",
+    ["u:Hush%zzKey@h/d", "u:Hush Key@h/d", "u:Hush@Key@h/d", "u:Key/d", "h/d?password=Hush Key"],
+)
+def test_no_command_quotes_the_password_of_a_url_that_cannot_be_read(
+    on_sqlite: CommandLine, arguments: tuple[str, ...], rest: str
+) -> None:
+    (on_sqlite.directory / "safe.py").write_text(SAFE, "utf-8")
+    environment = {"PENSTOCK_DATABASE_URL": f"postgresql://{rest}"}
+    answer = run("-m", "penstock", *arguments, environment=environment)
+    assert (answer.status, answer.out) == (2, "")
+    (told,) = answer.err.splitlines()
+    assert told.startswith("PENSTOCK_DATABASE_URL: database.url cannot be read: ")
+    assert "Hush" not in told
+    assert "Key" not in told

@@ -70,6 +70,8 @@ def test_an_unknown_name_is_answered_with_the_nearest_one() -> None:
     registry.task(send)
     with pytest.raises(UnknownTask, match="Did you mean 'send'"):
         registry.get("sent")
+    with pytest.raises(UnknownTask, match="Name the module that defines it with --import, or in"):
+        registry.get("no_such_thing")
 
 
 # --- declared again -------------------------------------------------------------------------

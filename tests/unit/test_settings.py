@@ -242,12 +242,15 @@ names = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_
     lambda name: not name.startswith("pg_")
 )
 durations = st.timedeltas(timedelta(milliseconds=10), timedelta(days=9))
-urls = st.builds("postgresql://{}".format, names) | st.builds("sqlite:///{}".format, names)
+servers = st.builds(
+    "postgresql://h/{}".format, names.filter(lambda name: not set(name) & set("%?@"))
+)
+urls = servers | st.builds("sqlite:///{}".format, names)
 VALUES: dict[str, st.SearchStrategy[object]] = {
     "database.url": urls,
     "database.schema": names,
     "database.notify": st.booleans(),
-    "database.listen_url": st.just("") | st.builds("postgresql://{}".format, names),
+    "database.listen_url": st.just("") | servers,
     "worker.slots": st.integers(1, 10_000),
     "worker.queues": st.lists(names, unique=True).map(tuple),
     "worker.heartbeat": st.timedeltas(timedelta(milliseconds=10), timedelta(hours=1)),

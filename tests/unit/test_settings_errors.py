@@ -287,6 +287,26 @@ def test_errors_carry_their_facts() -> None:
     assert isinstance(unknown.value, PenstockError)
 
 
+@pytest.mark.parametrize(
+    "variable", ["PENSTOCK_SERVICE_HOST", "PENSTOCK_PORT", "PENSTOCK_PORT_9000_TCP_ADDR"]
+)
+def test_a_variable_of_a_kubernetes_service_is_told_as_one(variable: str) -> None:
+    environ = {variable: "tcp://10.0.0.1:9000", "PENSTOCK_SERVICE_HOST": "10.0.0.1"}
+    with pytest.raises(UnknownSetting) as refused:
+        load_settings(environ=environ)
+    assert str(refused.value) == (
+        f"{variable}: there is no setting of this name. Kubernetes sets it for a Service whose "
+        "name begins with penstock: write `enableServiceLinks: false` in the pod's spec, or give "
+        "the Service another name."
+    )
+
+
+def test_a_misspelt_variable_beside_a_service_is_told_as_misspelt() -> None:
+    environ = {"PENSTOCK_A_SLOTS": "1", "PENSTOCK_SERVICE_HOST": "10.0.0.1"}
+    with pytest.raises(UnknownSetting, match="Did you mean 'PENSTOCK_WORKER_SLOTS'"):
+        load_settings(environ=environ)
+
+
 def test_a_value_is_checked_even_where_a_higher_level_overrides_it() -> None:
     Path("penstock.toml").write_text("[worker]\nslots = 0")
 
@@ -327,6 +347,20 @@ def test_a_lease_lasts_at_least_two_heartbeats() -> None:
         "u:hush@h",
         "host=h password=hush",
         "sqlite://u:hush@h",
+        "postgresql://u:hush%zz@h/d",
+        "postgresql://u:hush%00@h/d",
+        "postgresql://u:hush%@h/d",
+        "postgresql://u:my hush@h/d",
+        "postgresql://u:p@hush@h/d",
+        "postgresql://u:p/hush@h/d",
+        "postgresql://u:1/hush@h/d",
+        "postgresql://u:hush/d",
+        "postgresql://u:hush",
+        "postgresql://h:5432,u:hush/d",
+        "postgresql://h/d?password=my hush",
+        "postgresql://h/d?password=my&hush",
+        "postgresql://h/d?password=my&hush=1",
+        "postgresql://h/d?password=my=hush",
     ],
 )
 def test_a_refused_url_does_not_betray_its_password(url: str) -> None:
@@ -338,6 +372,43 @@ def test_a_refused_url_does_not_betray_its_password(url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("postgresql://u:hush%zz@h/d", "it has a % without two hexadecimal digits behind it"),
+        ("postgresql://u:my hush@h/d", "it has a blank in it"),
+        ("postgresql://u:p@hush@h/d", "it has an @ where the host or the database is named"),
+        ("postgresql://u:hush/d", "there is no number behind the colon of its host"),
+        ("postgresql://h/d?password=my&hush=1", "PostgreSQL does not know one of its parameters"),
+    ],
+)
+def test_a_url_that_cannot_be_read_says_why_and_how_to_write_it(url: str, fault: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load_settings(environ={"PENSTOCK_DATABASE_URL": url})
+
+    told = str(caught.value)
+    assert told.startswith(f"PENSTOCK_DATABASE_URL: database.url cannot be read: {fault}")
+    assert "Percent-encode" in told
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://",
+        "postgresql:///d?host=/run/postgresql",
+        "postgresql://%2Frun%2Fpostgresql/d",
+        "postgresql://h",
+        "postgresql://h:/d",
+        "postgresql://u@h:5432,[::1]:5433,h3/d?target_session_attrs=read-write",
+        "postgresql://u%40corp:h%20u%2Fs%25h@h/d",
+        "postgresql://u:h?u#s:h[&=@h?sslmode=disable",
+        "postgresql://h/d?user=u@corp&options=-c%20statement_timeout%3D5s",
+    ],
+)
+def test_a_url_that_postgresql_can_read_is_taken_as_it_is(url: str) -> None:
+    assert load_settings(environ={"PENSTOCK_DATABASE_URL": url}).database.url == url
+
+
+@pytest.mark.parametrize(
     ("url", "shown"),
     [
         ("postgresql://u:hush@h:5432/d", "postgresql://u:***@h:5432/d"),
@@ -346,6 +417,9 @@ def test_a_refused_url_does_not_betray_its_password(url: str) -> None:
         ("postgresql:u:hush@h", "postgresql:***@h"),
         ("postgresql://h/d?password=hush&a=b", "postgresql://h/d?password=***&a=b"),
         ("postgresql://h/d?a=b&sslpassword=hush", "postgresql://h/d?a=b&sslpassword=***"),
+        ("postgresql://h:1/d?password=my@hush&a=b", "postgresql://h:***&a=b"),
+        ("postgresql://u:hush?password=hush@h/d", "postgresql://u:***"),
+        ("postgresql://h/d?password='my'hush&a=b", "postgresql://h/d?password=***&a=b"),
         ("host=h password='hu sh' user=u", "host=h password=*** user=u"),
         ("postgresql://u@h:5432/d", "postgresql://u@h:5432/d"),
         ("sqlite:////srv/my orders.db", "sqlite:////srv/my orders.db"),

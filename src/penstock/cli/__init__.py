@@ -22,10 +22,11 @@ from penstock.cli.graph import graph
 from penstock.cli.metrics import MetricsNotInstalled, metrics
 from penstock.cli.reading import history, list_, show, workers
 from penstock.cli.status import NothingToRedraw, status
+from penstock.cli.supervising import NEVER_BEGAN, USED_WRONGLY
 from penstock.cli.targets import TargetError
 from penstock.cli.verifying import verify_
 from penstock.cli.why import why
-from penstock.cli.work import NoTasks, worker
+from penstock.cli.work import SUPERVISED, NoTasks, worker
 from penstock.engine.misfits import InvalidArguments
 from penstock.engine.requests import InvalidOption
 from penstock.engine.workflow_tasks import PartOfWorkflow
@@ -37,7 +38,6 @@ from penstock.settings import SettingsError
 from penstock.store.opening import InvalidDatabaseUrl
 
 FOUND_SOMETHING_WRONG = 1
-USED_WRONGLY = 2
 
 _MISUSES = (
     ChosenTwice,
@@ -77,6 +77,10 @@ class _ToldMisuse(_Told):
     exit_code = USED_WRONGLY
 
 
+class _ToldSupervisor(_Told):
+    exit_code = NEVER_BEGAN
+
+
 class _Interrupted(click.ClickException):
     """Ctrl-C, where a command has nothing better to say about it."""
 
@@ -100,8 +104,8 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except PenstockError as error:
-            told = _ToldMisuse if isinstance(error, _MISUSES) else _Told
-            raise told(error) from error
+            told = _ToldSupervisor if SUPERVISED in ctx.meta else _Told
+            raise (_ToldMisuse if isinstance(error, _MISUSES) else told)(error) from error
         except KeyboardInterrupt:
             raise _Interrupted from None
 

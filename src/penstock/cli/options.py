@@ -20,6 +20,8 @@ from penstock.store.opening import open_store, sqlite_path
 CONNECT_TIMEOUT = 5  # seconds; a person is waiting
 INSUFFICIENT_PRIVILEGE = "42501"  # as PostgreSQL writes it
 _REFUSED = "unsupported startup parameter"  # as PgBouncer writes it
+# As PostgreSQL writes it, and PgBouncer; there is no code for it where a connection is refused.
+_FULL = ("too many c", "connection slots", "no more connections allowed")
 
 Command = Callable[..., Any]
 
@@ -51,10 +53,17 @@ class NoAnswer(StoreUnavailable):
     def __init__(self, url: str, *, because: BaseException) -> None:
         super().__init__("connect", because=because)
         self.url = hide_password(url)
-        sentence = (
-            f"The database {self.url} does not answer: {_first_line(because)}. Check the URL, and "
-            "whether the server runs."
-        )
+        told = _first_line(because)
+        if any(words in told for words in _FULL):
+            sentence = (
+                f"The database {self.url} takes no more connections: {told}. Close some that "
+                "nobody needs, or let the server allow more."
+            )
+        else:
+            sentence = (
+                f"The database {self.url} does not answer: {told}. Check the URL, and whether the "
+                "server runs."
+            )
         self.args = (sentence,)
 
 
@@ -84,11 +93,17 @@ class NotSqlite(StoreError):
 class RoleForbidden(StoreError):
     """A PostgreSQL role without the rights on our tables."""
 
-    def __init__(self, url: str, *, because: BaseException) -> None:
+    def __init__(self, url: str, *, to_migrate: bool, because: BaseException) -> None:
         self.url = hide_password(url)
+        next_step = (
+            "Only the owner of the tables can change them: use that role, or one that may create "
+            "a schema if there are none yet."
+            if to_migrate
+            else "Let the owner of the tables grant it what "
+            "docs/how-to/operate/grant-privileges.md lists, or use a role that has it."
+        )
         super().__init__(
-            f"The role that {self.url} names may not do this: {_first_line(because)}. Use the role "
-            "that the workers use, or have the rights granted."
+            f"The role that {self.url} names may not do this: {_first_line(because)}. {next_step}"
         )
 
 
@@ -169,7 +184,7 @@ class DatabaseOptions:
             listen_url=database.listen_url,
         )
         try:
-            with _cause_named(database.url):
+            with _cause_named(database.url, to_migrate=not must_exist):
                 yield store
         finally:
             store.close()
@@ -182,9 +197,13 @@ class DatabaseOptions:
 
 @contextmanager
 def default_explained(settings: Settings) -> Iterator[None]:
-    """Say where the URL came from if nobody has written one and nothing answers there."""
+    """Say what a person can do about a database that does not do what was asked.
+
+    Also where the URL came from, if nobody has written one and nothing answers there.
+    """
     try:
-        yield
+        with _cause_named(settings.database.url):
+            yield
     except StoreUnavailable as error:
         if settings.source_of("database.url") != "default":
             raise
@@ -203,7 +222,7 @@ def _refuse_nothing(path: str, *, must_exist: bool) -> None:
 
 
 @contextmanager
-def _cause_named(url: str) -> Iterator[None]:
+def _cause_named(url: str, *, to_migrate: bool = False) -> Iterator[None]:
     """Say what a person can do about it, where the driver only says that it did not work."""
     try:
         yield
@@ -213,13 +232,15 @@ def _cause_named(url: str) -> Iterator[None]:
             trouble = _trouble_with_file(sqlite_path(url), error)
         elif _REFUSED in str(error.__cause__):
             trouble = PoolerRefuses(url, because=error.__cause__ or error)
+        elif isinstance(error.__cause__, ConnectionError):
+            trouble = NoAnswer(url, because=error.__cause__)
         if trouble is None:
             raise
-        raise trouble from error
+        raise trouble from error.__cause__
     except Exception as error:
         if getattr(error, "sqlstate", None) != INSUFFICIENT_PRIVILEGE:
             raise
-        raise RoleForbidden(url, because=error) from error
+        raise RoleForbidden(url, to_migrate=to_migrate, because=error) from error
 
 
 def _trouble_with_file(path: str, error: StoreUnavailable) -> StoreError | None:

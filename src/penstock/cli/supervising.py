@@ -18,7 +18,9 @@ LOOK_EVERY = 0.1
 HEALTHY_AFTER = 10.0  # seconds; who lives as long as this did not die of how it was started
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
+FAILED = 1
 USED_WRONGLY = 2
+NEVER_BEGAN = 3  # only between a worker process and us: it failed before it began to work
 
 Process = subprocess.Popen[bytes]
 
@@ -56,6 +58,7 @@ class _Post:
     started_at: float = 0.0
     quick_deaths: int = 0
     start_at: float = 0.0
+    has_worked: bool = False
     closed: bool = False
 
 
@@ -107,12 +110,14 @@ class Supervisor:
                 self._exit_status = self._exit_status or 1
                 log.error("worker process %d %s", process.pid, _how(code))
             return
-        if code == USED_WRONGLY:
+        # Whoever comes after one that has worked may have met an outage, and is tried again.
+        if code == USED_WRONGLY or (code == NEVER_BEGAN and not post.has_worked):
             # It has said why, and no other try will go better.
             post.closed = True
-            self._exit_status = USED_WRONGLY
+            self._exit_status = USED_WRONGLY if code == USED_WRONGLY else FAILED
             self._stop()
             return
+        post.has_worked = post.has_worked or code != NEVER_BEGAN
         lived = time.monotonic() - post.started_at
         post.quick_deaths = 0 if lived >= HEALTHY_AFTER else post.quick_deaths + 1
         pause = _pause_after(post.quick_deaths)

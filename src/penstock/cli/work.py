@@ -4,8 +4,9 @@ import logging
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TypedDict, Unpack
 
 import click
@@ -15,7 +16,7 @@ from penstock.cli.logs import LEVELS, LogFormat, configure_logging
 from penstock.cli.metrics import watched
 from penstock.cli.naming import warn_of_strangers, warn_of_unknown_queues
 from penstock.cli.options import DatabaseOptions, database_options, default_explained
-from penstock.cli.supervising import Process, Supervisor, start_worker_process
+from penstock.cli.supervising import NEVER_BEGAN, Process, Supervisor, start_worker_process
 from penstock.cli.targets import load_app
 from penstock.errors import PenstockError
 from penstock.model.durations import parse_duration
@@ -23,6 +24,8 @@ from penstock.running import WorkerChoices
 from penstock.settings import hide_password
 
 log = logging.getLogger("penstock.worker")
+
+SUPERVISED = "penstock.supervised"  # in the command's context: another process looks after us
 
 
 class NoTasks(PenstockError):
@@ -139,18 +142,42 @@ def worker(
         if chosen["until_idle"] and status == 0:
             _tell_what_is_left(_loaded(database, target, chosen), chosen)
         sys.exit(status)
-    if die_with is not None:
+    if die_with is None:
+        app = _worked(database, target, chosen)
+        if chosen["until_idle"]:  # several are spoken for by their supervisor
+            _tell_what_is_left(app, chosen)
+    else:
         from penstock.engine.processes import end_with  # noqa: PLC0415 - and all of multiprocessing
 
         end_with(die_with)
+        with _supervised():
+            app = _worked(database, target, chosen)
+    log.info("the worker has ended in good order")
+    _leave(app)
+
+
+def _worked(database: DatabaseOptions, target: str, chosen: Chosen) -> App:
     app = _loaded(database, target, chosen)
     if not app.tasks:
         raise NoTasks(target)
     _run(app, chosen)
-    if chosen["until_idle"] and die_with is None:  # several are spoken for by their supervisor
-        _tell_what_is_left(app, chosen)
-    log.info("the worker has ended in good order")
-    _leave(app)
+    return app
+
+
+@contextmanager
+def _supervised() -> Iterator[None]:
+    """Let the exit status say that this process never began to work.
+
+    A worker that has begun raises nothing: it ends in good order, or its process dies.
+    """
+    click.get_current_context().meta[SUPERVISED] = True
+    try:
+        yield
+    except (PenstockError, click.ClickException):
+        raise
+    except Exception:  # noqa: BLE001 - the user's module may raise anything
+        traceback.print_exc()
+        sys.exit(NEVER_BEGAN)
 
 
 def _loaded(database: DatabaseOptions, target: str, chosen: Chosen) -> App:

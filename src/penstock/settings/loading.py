@@ -13,7 +13,12 @@ from penstock.model.durations import format_duration
 from penstock.settings.declared import PREFIX, SECTIONS, SETTINGS, Setting, Settings
 from penstock.settings.errors import ConflictingSettings, InvalidSetting, UnreadableSettings
 from penstock.settings.kinds import Unfit, describe
-from penstock.settings.nearest import unknown_key, unknown_section, unknown_variable
+from penstock.settings.nearest import (
+    linked_variable,
+    unknown_key,
+    unknown_section,
+    unknown_variable,
+)
 from penstock.settings.toml_file import TomlFile, read_toml
 
 DEFAULT_FILE = Path("penstock.toml")
@@ -144,11 +149,20 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[_Given]:
         if variable == FILE_VARIABLE:
             continue
         setting = by_variable.get(variable)
+        if setting is None and _is_service_link(variable, environ):
+            raise linked_variable(variable)
         if setting is None:
             valid = {"config": FILE_VARIABLE} | {s.name: s.variable for s in SETTINGS.values()}
             raise unknown_variable(variable, prefix=PREFIX, valid=valid)
         example = f"{variable}={setting.kind.to_text(setting.example)}"
         yield _Given(setting, environ[variable], variable, example, as_text=True)
+
+
+def _is_service_link(variable: str, environ: Mapping[str, str]) -> bool:
+    """Whether it is one of those that come with the address of a Service."""
+    services = [name.removesuffix("HOST") for name in environ if name.endswith("_SERVICE_HOST")]
+    ports = [service.removesuffix("SERVICE_") + "PORT" for service in services]
+    return variable.startswith((*services, *ports))
 
 
 def _from_mapping(given: Mapping[str, object], *, source: str, as_text: bool) -> Iterator[_Given]:

@@ -53,6 +53,18 @@ def unknown_variable(variable: str, *, prefix: str, valid: Mapping[str, str]) ->
     )
 
 
+def linked_variable(variable: str) -> UnknownSetting:
+    """Refuse a variable that Kubernetes has set for a Service of our name."""
+    return UnknownSetting(
+        "setting of this name",
+        key=variable,
+        source=variable,
+        nearest=None,
+        choices="Kubernetes sets it for a Service whose name begins with penstock: write "
+        "`enableServiceLinks: false` in the pod's spec, or give the Service another name.",
+    )
+
+
 def _nearest(name: str, valid: Collection[str]) -> str | None:
     """Find the dotted name behind `name`, whose parts may be joined by anything."""
     wanted = name.lower().replace(".", "_")

@@ -1,6 +1,6 @@
 """From a URL to a store; the driver is imported only when it is needed."""
 
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from penstock.errors import PenstockError, StoreError
 from penstock.model.clock import Clock
@@ -41,8 +41,9 @@ def open_store(
     clock: Clock | None = None,
 ) -> Store:
     """Make the store that `url` names. Nothing is connected yet."""
-    parts = urlsplit(url)
-    match parts.scheme:
+    # Not urlsplit: it stumbles over characters in a password, and quotes them.
+    scheme, colon, rest = url.partition("://")
+    match scheme:
         case "sqlite":
             from penstock.store.sqlite.store import SqliteStore  # noqa: PLC0415 - only when used
 
@@ -51,13 +52,13 @@ def open_store(
             try:
                 from penstock.store.postgres.store import PostgresStore  # noqa: PLC0415
             except ImportError as error:
-                where = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+                where = f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
                 raise DriverMissing(where, "postgres", because=error) from error
             return PostgresStore(
                 url, schema=schema, clock=clock, notify=notify, listen_url=listen_url or None
             )
-        case scheme:
-            raise InvalidDatabaseUrl(scheme or url)
+        case _:
+            raise InvalidDatabaseUrl(scheme if colon else "")
 
 
 def sqlite_path(url: str) -> str:

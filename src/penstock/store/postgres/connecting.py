@@ -53,12 +53,8 @@ _alive: "weakref.WeakSet[Connections]" = weakref.WeakSet()
 _graveyard: list[object] = []  # a parent's connections: closing them here would end them there
 
 
-class _NotConnected(Exception):
-    """Nobody has answered under the address for a while, or whoever does hangs up."""
-
-    def __init__(self, because: BaseException) -> None:
-        super().__init__(because)
-        self.because = because
+class _NotConnected(ConnectionError):
+    """Nobody answers under the address, or whoever does hangs up."""
 
 
 class Connections:
@@ -102,9 +98,7 @@ class Connections:
                 if repeats == 0 or isinstance(error, errors.QueryCanceled):
                     raise StoreUnavailable(doing, because=error) from error
                 repeats -= 1
-            except _NotConnected as error:
-                raise StoreUnavailable(doing, because=error.because) from error.because
-            except TimeoutError as error:
+            except (_NotConnected, TimeoutError) as error:
                 raise StoreUnavailable(doing, because=error) from error
             except (psycopg.DataError, psycopg.IntegrityError) as error:
                 raise StoreRefused(doing, because=error) from error
@@ -140,10 +134,10 @@ class Connections:
         known, self._out_of_reach = self._out_of_reach, True
         try:
             connection = self._connect()
-        except _LOST as error:
-            if known:
-                raise _NotConnected(error) from error
-            raise
+        except psycopg.Error as error:
+            if isinstance(error, _LOST) and not known:
+                raise  # a single one that failed is worth another try
+            raise _NotConnected(str(error)) from error
         self._out_of_reach = False
         return connection
 
