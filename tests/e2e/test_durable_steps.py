@@ -165,6 +165,42 @@ def test_a_task_gets_the_results_of_the_run_that_it_started(flows: App) -> None:
     assert len(flows.find_runs(workflow=child)) == 3
 
 
+def test_no_step_can_have_the_name_of_a_wait_or_a_run(flows: App) -> None:
+    """Each would be given what the other one has remembered."""
+    child = flows.workflow("child")
+
+    @child.task
+    def only() -> int:
+        return 1
+
+    @flows.task
+    def order(handle: TaskHandle) -> dict[str, object]:
+        handle.run(child)
+        handle.wait_for(signal="approved", timeout="7d")
+        return {}
+
+    execution = order.enqueue()
+    work(flows)
+    names = sorted(flows.store.memory(execution.id).steps)
+    assert names == ["run child 1", "signal:approved"]
+
+    @flows.task(retry=None)
+    def charge(handle: TaskHandle, name: str) -> str:
+        return handle.step(name, lambda: "charged")
+
+    @flows.task(retry=None)
+    async def acharge(handle: AsyncTaskHandle, name: str) -> str:
+        return await handle.step(name, lambda: "charged")
+
+    refused = [one.enqueue(name) for one in (charge, acharge) for name in names]
+    similar = [charge.enqueue(name) for name in ("signals: 1", "Signal:approved", "run child")]
+    work(flows)
+    for one in refused:
+        assert (one.refresh().error or {})["type"].endswith("InvalidName")
+        assert "such names. Name what happens" in (one.error or {})["message"]
+    assert [one.result(timeout=PATIENCE) for one in similar] == ["charged"] * 3
+
+
 def test_why_says_what_a_task_waits_for_without_a_worker(flows: App) -> None:
     slow = flows.workflow("slow")
 

@@ -4,6 +4,7 @@ A task that waits ends its attempt and begins again from its start when it has w
 for. Steps are how it finds its way back: what it has done, it does not do again.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -22,6 +23,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LONGEST_NAME = 200
+
+# As `signal_named` and `Recall.next_run` make them.
+_OURS = {
+    "wait_for": re.compile(re.escape(signal_named("")) + ".*"),
+    "run": re.compile("run .+ [1-9][0-9]*"),
+}
 
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -59,18 +66,28 @@ class WaitTimeout(PenstockError, TimeoutError):
 class InvalidName(PenstockError, ValueError):
     """A step or a signal that cannot be called so."""
 
-    def __init__(self, what: str, name: object) -> None:
+    def __init__(self, what: str, name: object, *, because: str) -> None:
         self.name = name
         super().__init__(
-            f"{name!r} cannot be the name of a {what}: it must be a text of 1 to {LONGEST_NAME} "
-            "printable characters. Name what happens, as in 'charge'."
+            f"{name!r} cannot be the name of a {what}: {because}. "
+            "Name what happens, as in 'charge'."
         )
 
 
 def checked_name(what: str, name: object) -> str:
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= LONGEST_NAME:
-        raise InvalidName(what, name)
+        because = f"it must be a text of 1 to {LONGEST_NAME} printable characters"
+        raise InvalidName(what, name, because=because)
     return name
+
+
+def checked_step(name: object) -> str:
+    """The same for a step: what waits and runs are remembered under is stored beside it."""
+    step = checked_name("step", name)
+    for whose, taken in _OURS.items():
+        if taken.fullmatch(step):
+            raise InvalidName("step", step, because=f"handle.{whose} remembers under such names")
+    return step
 
 
 class StepDoesNotFit(PenstockError):
