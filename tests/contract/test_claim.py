@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 
 from penstock.model.executions import Lease
@@ -7,7 +5,8 @@ from penstock.model.ids import new_id
 from penstock.model.states import State, SubState
 from penstock.store.contract import Store
 from penstock.store.low_water import Lane
-from penstock.store.sqlite.claiming import Scanner
+from penstock.store.sqlite.claiming import Scanner, Wanted
+from penstock.store.sqlite.transaction import Transaction
 from penstock.testing.clock import ManualClock
 from tests.contract.databases import Database, SqliteDatabase, count
 from tests.contract.support import (
@@ -184,8 +183,10 @@ def test_a_queue_that_is_paused_while_a_claim_waits_for_the_lock_gives_nothing(
     held = enqueue(store, queue="a")
     look = Scanner.look
 
-    def look_and_be_overtaken(*of: Any) -> list[tuple[Lane, int]]:
-        found = look(*of)
+    def look_and_be_overtaken(
+        scanner: Scanner, transaction: Transaction, wanted: Wanted
+    ) -> list[tuple[Lane, int]]:
+        found = look(scanner, transaction, wanted)
         operator.pause("a")
         return found
 

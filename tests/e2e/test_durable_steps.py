@@ -100,7 +100,7 @@ def test_a_signal_that_is_too_late_for_the_wait_is_an_error(flows: App) -> None:
 
     execution = publish.enqueue()
     with flows.worker():
-        assert "did not come within" in execution.result(timeout=PATIENCE)
+        assert "did not come within 50ms" in execution.result(timeout=PATIENCE)
 
 
 def test_a_signal_belongs_to_the_transaction_around_it(flows: App, tmp_path: Path) -> None:

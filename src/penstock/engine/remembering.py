@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.engine.conversion import Converter, Misfit, UnsupportedAnnotation, resolve
 from penstock.errors import PenstockError
+from penstock.model.durations import format_duration
 from penstock.model.executions import Claimed, Memory
 from penstock.model.outcomes import Outcome, Suspended, SuspendedFor, end_of_run, signal_named
 from penstock.model.payloads import decode, encode
@@ -58,8 +59,9 @@ class WaitTimeout(PenstockError, TimeoutError):
 
     def __str__(self) -> str:
         return (
-            f"The signal {self.signal!r} did not come within {self.timeout}. "
-            f'Send it with app.signal(execution_id, "{self.signal}"), or handle this error.'
+            f"The signal {self.signal!r} did not come within {format_duration(self.timeout)}. "
+            "Handle this error, or rerun the execution, which waits anew, and send it in time with "
+            f'app.signal(execution_id, "{self.signal}").'
         )
 
 
