@@ -149,9 +149,7 @@ def test_a_release_whose_reply_was_lost_is_told_once(
 
 def test_another_enqueue_is_another_request_and_the_error_says_so(app: App) -> None:
     with Faults().at("after_create", lose_reply).injected(app):
-        with pytest.raises(
-            StoreUnavailable, match=r"each enqueue\(\) or start\(\) makes a new"
-        ):
+        with pytest.raises(StoreUnavailable, match=r"each enqueue\(\) or start\(\) makes a new"):
             tasks.step.enqueue(5)
         tasks.step.enqueue(5)
     assert len(app.find(task="step")) == 2
