@@ -47,6 +47,26 @@ def test_a_step_is_taken_once_however_often_the_task_is_tried(flows: App) -> Non
     assert taken == ["charge", "trouble", "trouble", "ship"]
 
 
+def test_a_step_comes_back_as_a_class_that_is_local_to_a_function(flows: App) -> None:
+    @dataclass
+    class Receipt:
+        number: int
+
+    def charge() -> "Receipt":
+        return Receipt(7)
+
+    @flows.task(retry=[0])
+    def order(handle: TaskHandle) -> int:
+        receipt = handle.step("charge", charge)
+        if handle.attempt == 1:
+            raise ConnectionError("again")
+        return receipt.number
+
+    execution = order.enqueue()
+    work(flows)
+    assert execution.result(timeout=PATIENCE) == 7
+
+
 def test_async_steps_take_plain_and_async_functions(flows: App) -> None:
     taken: list[str] = []
 

@@ -11,7 +11,13 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from penstock.engine.conversion import Converter, Misfit, UnsupportedAnnotation, resolve
+from penstock.engine.conversion import (
+    Converter,
+    Misfit,
+    UnsupportedAnnotation,
+    closure_of,
+    resolve,
+)
 from penstock.errors import PenstockError
 from penstock.model.durations import format_duration
 from penstock.model.executions import Claimed, Memory
@@ -169,7 +175,8 @@ def result_of_step(step: str, function: Callable[..., object], text: str) -> Any
     if annotation is None:
         return decode(text)
     try:
-        kind = resolve(annotation, globals=getattr(function, "__globals__", {}), closure={})
+        names = getattr(function, "__globals__", {})
+        kind = resolve(annotation, globals=names, closure=closure_of(function))
         return Converter(kind).read(text)
     except UnsupportedAnnotation:
         return decode(text)
