@@ -219,14 +219,17 @@ class StoreError(PenstockError):
 class StoreUnavailable(StoreError):
     """The database gave no answer, so the work may or may not have been done.
 
-    Repeating the call is safe: no operation of the store changes anything twice.
+    Repeating the same request is safe: no operation of the store changes anything twice. But each
+    `task.enqueue(…)` and `workflow.start(…)` makes a new request, and may so make a second
+    execution; `app.enqueue_many([request])` with the same `task.request(…)` does not.
     """
 
     def __init__(self, doing: str, *, because: BaseException) -> None:
         self.doing = doing
         super().__init__(
             f"The database gave no answer while we tried to {doing}: {_first_line(because)}. "
-            "It is unknown whether it was done; repeating it is safe."
+            "It is unknown whether it was done. Repeating the same request is safe; each enqueue() "
+            "or start() makes a new one."
         )
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from penstock.engine.awaiting import in_thread
 from penstock.engine.client import Client
 from penstock.engine.executions import Execution, StateName
-from penstock.engine.requests import checked_limit, checked_state
+from penstock.engine.requests import checked_limit, checked_state, checked_text
 from penstock.engine.runs import Code, Run, RunStateName, checked_run_state
 from penstock.engine.tasks import Task
 from penstock.engine.workflow_tasks import WorkflowTask
@@ -76,7 +76,11 @@ class Looking(ABC):
         For the next page, pass the last one's id as `before`.
         """
         snapshots = self._client.find_runs(
-            workflow=workflow.name if isinstance(workflow, Workflow) else workflow,
+            workflow=(
+                workflow.name
+                if isinstance(workflow, Workflow)
+                else checked_text("workflow", workflow)
+            ),
             state=None if state is None else checked_run_state(state),
             before=None if before is None else parse_id(before),
             limit=checked_limit(limit),
@@ -109,10 +113,10 @@ class Looking(ABC):
         For the next page, pass the last one's id as `before`.
         """
         snapshots = self._client.find(
-            task=task.name if isinstance(task, Task) else task,
+            task=task.name if isinstance(task, Task) else checked_text("task", task),
             state=None if state is None else checked_state(state),
-            queue=queue,
-            key=key,
+            queue=checked_text("queue", queue),
+            key=checked_text("key", key),
             before=None if before is None else parse_id(before),
             limit=checked_limit(limit),
         )

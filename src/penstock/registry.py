@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import FrameType, MappingProxyType
 from typing import Any, ParamSpec, cast, overload
 
@@ -181,6 +182,10 @@ class Registry:
         declared = checked_options(
             signature.colour, **{key: value for key, value in options.items() if key != "name"}
         )
+        if self.prefix:
+            # Both: it may have had its former name here, or before there was a prefix.
+            former = [f"{prefix}{old}" for prefix in (self.prefix, "") for old in declared.aliases]
+            declared = replace(declared, aliases=tuple(former))
         task: PlainTask = TaskFunction(function, self.prefix + local, declared, signature, self)
         self.add(task)
         return task

@@ -49,6 +49,21 @@ def test_rows_come_back_as_they_are_after_the_claim(invoices: MemoryTable[Row]) 
     assert invoices.rows()[:2] == rows
 
 
+def test_no_row_changes_through_what_went_in_or_came_out() -> None:
+    given: Row = {"id": 1, "state": "new", "tags": ["a"]}
+    table: MemoryTable[Row] = MemoryTable([given])
+    added = ["b"]
+    given["tags"].append("changed")
+    table.rows()[0]["tags"].append("changed")
+    assert table.rows() == [{"id": 1, "state": "new", "tags": ["a"]}]
+
+    (claimed,) = table.claim(where=new, values={"state": "sending", "tags": added}, limit=1)
+
+    added.append("changed")
+    claimed["tags"].append("changed")
+    assert table.rows() == [{"id": 1, "state": "sending", "tags": ["b"]}]
+
+
 def test_the_order_is_the_one_asked_and_ties_go_by_key(invoices: MemoryTable[Row]) -> None:
     values = {"state": "sending", "priority": lambda row: -row["priority"]}
     rows = invoices.claim(where=new, values=values, limit=4, order_by="-priority")

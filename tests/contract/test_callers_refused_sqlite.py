@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import NullPool
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SchemaError
 from penstock.model.states import State
 from penstock.store.connections import refusals
 from penstock.store.connections.callers import ConnectionRefused
@@ -260,6 +260,22 @@ def test_tables_that_are_missing_are_made_in_the_callers_transaction(tmp_path: P
 
     assert store.counts()[State.READY] == 2
     store.close()
+
+
+def test_a_refusal_for_the_tables_leaves_no_transaction_open(tmp_path: Path) -> None:
+    """Whoever did not begin it would not end it, and nobody else could write to the file."""
+    path = tmp_path / "crowded.db"
+    with closing(sqlite3.connect(path)) as connection, closing(SqliteStore(path)) as store:
+        connection.execute("CREATE TABLE workers (name TEXT)")
+        with pytest.raises(SchemaError, match="workers"):
+            store.create_on(connection, [new()])
+        assert not connection.in_transaction
+
+        connection.execute("INSERT INTO workers VALUES ('ada')")
+        with pytest.raises(SchemaError, match="workers"):
+            store.create_on(connection, [new()])
+        connection.commit()
+        assert connection.execute("SELECT name FROM workers").fetchall() == [("ada",)]
 
 
 def test_a_refusal_leaves_the_callers_own_transaction_alone(store: Store, tmp_path: Path) -> None:

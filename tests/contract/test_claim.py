@@ -4,8 +4,11 @@ from penstock.model.executions import Lease
 from penstock.model.ids import new_id
 from penstock.model.states import State, SubState
 from penstock.store.contract import Store
+from penstock.store.low_water import Lane
+from penstock.store.sqlite.claiming import Scanner, Wanted
+from penstock.store.sqlite.transaction import Transaction
 from penstock.testing.clock import ManualClock
-from tests.contract.databases import Database, count
+from tests.contract.databases import Database, SqliteDatabase, count
 from tests.contract.support import (
     MINUTE,
     OTHER_TASK,
@@ -168,6 +171,33 @@ def test_a_paused_queue_gives_nothing_and_the_others_go_on(store: Store) -> None
     assert ids(claim(store, queues=["a", "b"])) == [free]
     store.unpause("a")
     assert ids(claim(store, queues=["a", "b"])) == [held]
+
+
+def test_a_queue_that_is_paused_while_a_claim_waits_for_the_lock_gives_nothing(
+    sqlite: SqliteDatabase, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite looks before it takes the lock; PostgreSQL looks and takes in one statement."""
+    store, operator = sqlite.open(clock), sqlite.open(clock)
+    store.migrate()
+    worker(store)
+    held = enqueue(store, queue="a")
+    look = Scanner.look
+
+    def look_and_be_overtaken(
+        scanner: Scanner, transaction: Transaction, wanted: Wanted
+    ) -> list[tuple[Lane, int]]:
+        found = look(scanner, transaction, wanted)
+        operator.pause("a")
+        return found
+
+    monkeypatch.setattr(Scanner, "look", look_and_be_overtaken)
+    assert claim(store, queues=["a"]) == []
+
+    monkeypatch.undo()
+    operator.unpause("a")
+    assert ids(claim(store, queues=["a"])) == [held]
+    store.close()
+    operator.close()
 
 
 def test_pausing_says_whether_it_changed_anything(store: Store) -> None:

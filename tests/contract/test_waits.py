@@ -167,6 +167,35 @@ def test_a_signal_ends_a_wait_with_a_limit_early(store: Store) -> None:
     assert store.promote().promoted == 0
 
 
+def test_a_rerun_waits_anew_and_keeps_its_steps(store: Store) -> None:
+    """A deadline that has passed would end the new wait before anybody could send anything."""
+    one, other = run_one(store), run_one(store)
+    steps = {"charge": "1", APPROVED: '"2026-11-15T12:00:00"', "Signal: 1": "1", "signals": "1"}
+    for of in (one, other):
+        store.store_steps([StepDone(of.lease, name, text) for name, text in steps.items()])
+    store.signal(one.lease.execution_id, "paid", "7")
+    store.settle([finish(one, "failed")])
+
+    assert store.rerun([one.lease.execution_id, other.lease.execution_id]) == ["rerun", "live"]
+
+    kept = {name: text for name, text in steps.items() if name != APPROVED}
+    assert store.memory(one.lease.execution_id) == Memory(kept, {"paid": "7"})
+    assert store.memory(other.lease.execution_id).steps == steps
+
+
+def test_a_task_of_a_run_that_is_rerun_waits_anew(store: Store) -> None:
+    worker(store)
+    run_id = start(store, chain(2))
+    (first,) = claim_all(store)
+    steps = [StepDone(first.lease, "charge", "1"), StepDone(first.lease, APPROVED, '"then"')]
+    store.store_steps(steps)
+    store.settle([failing(0)(first)])
+
+    assert store.rerun_run(run_id) == "done"
+
+    assert store.memory(first.lease.execution_id).steps == {"charge": "1"}
+
+
 def test_a_suspended_task_can_be_cancelled(store: Store) -> None:
     one = run_one(store)
     store.settle([suspended(one)])

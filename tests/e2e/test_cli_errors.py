@@ -280,3 +280,27 @@ def test_a_workflow_is_told_from_a_task_that_nobody_knows(on_sqlite: CommandLine
     assert (answer.status, answer.out) == (2, "")
     assert "'daily' is a workflow of flowing:app" in answer.err
     assert ".start(" in answer.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list", "--task", "\udcff"),
+        ("list", "--queue", "\udcff"),
+        ("list", "--workflow", "\udcff"),
+        ("cancel", "--state", "ready", "--task", "\udcff"),
+        ("rerun", "--state", "failed", "--queue", "\udcff"),
+        ("dismiss", "--state", "failed", "--workflow", "\udcff"),
+        ("cancel", "0197a000-0000-7000-8000-000000000000", "--reason", "\udcff"),
+        ("enqueue", "shop:app", "add", '{"a":"\udcff"}'),
+        ("pause", "\udcff"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_not_utf_8_is_told_so_on_every_database(
+    new_database: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    """A shell's $'\\xff' comes as half of a surrogate pair; nothing is asked of the database."""
+    told = one_sentence(new_database(*arguments), status=2)
+    assert r"\udcff" in told
+    assert "is not possible: it " in told

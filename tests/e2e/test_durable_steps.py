@@ -47,6 +47,26 @@ def test_a_step_is_taken_once_however_often_the_task_is_tried(flows: App) -> Non
     assert taken == ["charge", "trouble", "trouble", "ship"]
 
 
+def test_a_step_comes_back_as_a_class_that_is_local_to_a_function(flows: App) -> None:
+    @dataclass
+    class Receipt:
+        number: int
+
+    def charge() -> "Receipt":
+        return Receipt(7)
+
+    @flows.task(retry=[0])
+    def order(handle: TaskHandle) -> int:
+        receipt = handle.step("charge", charge)
+        if handle.attempt == 1:
+            raise ConnectionError("again")
+        return receipt.number
+
+    execution = order.enqueue()
+    work(flows)
+    assert execution.result(timeout=PATIENCE) == 7
+
+
 def test_async_steps_take_plain_and_async_functions(flows: App) -> None:
     taken: list[str] = []
 
@@ -100,7 +120,7 @@ def test_a_signal_that_is_too_late_for_the_wait_is_an_error(flows: App) -> None:
 
     execution = publish.enqueue()
     with flows.worker():
-        assert "did not come within" in execution.result(timeout=PATIENCE)
+        assert "did not come within 50ms" in execution.result(timeout=PATIENCE)
 
 
 def test_a_signal_belongs_to_the_transaction_around_it(flows: App, tmp_path: Path) -> None:
@@ -163,6 +183,42 @@ def test_a_task_gets_the_results_of_the_run_that_it_started(flows: App) -> None:
         assert one.result(timeout=PATIENCE) == ["page 0", "page 0", "page 1"]
         assert other.result(timeout=PATIENCE) == {"render": ["page 0"]}
     assert len(flows.find_runs(workflow=child)) == 3
+
+
+def test_no_step_can_have_the_name_of_a_wait_or_a_run(flows: App) -> None:
+    """Each would be given what the other one has remembered."""
+    child = flows.workflow("child")
+
+    @child.task
+    def only() -> int:
+        return 1
+
+    @flows.task
+    def order(handle: TaskHandle) -> dict[str, object]:
+        handle.run(child)
+        handle.wait_for(signal="approved", timeout="7d")
+        return {}
+
+    execution = order.enqueue()
+    work(flows)
+    names = sorted(flows.store.memory(execution.id).steps)
+    assert names == ["run child 1", "signal:approved"]
+
+    @flows.task(retry=None)
+    def charge(handle: TaskHandle, name: str) -> str:
+        return handle.step(name, lambda: "charged")
+
+    @flows.task(retry=None)
+    async def acharge(handle: AsyncTaskHandle, name: str) -> str:
+        return await handle.step(name, lambda: "charged")
+
+    refused = [one.enqueue(name) for one in (charge, acharge) for name in names]
+    similar = [charge.enqueue(name) for name in ("signals: 1", "Signal:approved", "run child")]
+    work(flows)
+    for one in refused:
+        assert (one.refresh().error or {})["type"].endswith("InvalidName")
+        assert "such names. Name what happens" in (one.error or {})["message"]
+    assert [one.result(timeout=PATIENCE) for one in similar] == ["charged"] * 3
 
 
 def test_why_says_what_a_task_waits_for_without_a_worker(flows: App) -> None:

@@ -1,11 +1,14 @@
 """`penstock verify` finds what somebody did to the tables by hand, and says what to do."""
 
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from penstock.engine.verifying import verify
@@ -92,6 +95,16 @@ def corrupt(tables: Database, ids: dict[str, str]) -> Callable[[str], set[tuple[
     return corrupt
 
 
+def by_hand(penstock: CommandLine, statement: str) -> None:
+    """Run it as it is told, as a person would who has just opened a shell on the database."""
+    if penstock.schema is None:
+        with closing(sqlite3.connect(penstock.url.removeprefix("sqlite:///"))) as file, file:
+            file.execute(statement)
+    else:
+        with psycopg.connect(penstock.url) as connection:
+            connection.execute(statement.encode())
+
+
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_a_corruption_is_found_and_its_remedy_heals_it(
     penstock: CommandLine,
@@ -107,13 +120,13 @@ def test_a_corruption_is_found_and_its_remedy_heals_it(
 
     remedies = [STATEMENT.search(one["remedy"]) for one in findings]
     for statement in filter(None, remedies):
-        tables.query(statement.group())
+        by_hand(penstock, statement.group())
     if None not in remedies:
         left = penstock("verify", "--json").json["findings"]
         # Out of the outbox is half way: then it is to be put back as it should be.
         assert {one["code"] for one in left} <= {"not-in-outbox"}
         for one in left:
-            tables.query(one["remedy"].partition(": ")[2])
+            by_hand(penstock, one["remedy"].partition(": ")[2])
         assert penstock("verify").status == 0
 
 
@@ -125,7 +138,7 @@ def test_a_running_task_without_a_worker_comes_back_after_its_remedy(
 ) -> None:
     corrupt("a running execution lost its worker")
     (finding,) = penstock("verify", "--json").json["findings"]
-    tables.query(finding["remedy"].partition(": ")[2])
+    by_hand(penstock, finding["remedy"].partition(": ")[2])
     with penstock.store() as store:
         store.reconcile("w1", [])
         assert [one.state for one in store.get([ids["running"]])] == ["ready"]
@@ -142,7 +155,7 @@ def test_a_serial_without_its_row_is_found_where_serials_have_one(
     tables.query("DELETE FROM serials")
     (finding,) = on_postgres("verify", "--json").json["findings"]
     assert (finding["code"], finding["execution_id"]) == ("serial-unknown", head)
-    tables.query(finding["remedy"].partition(": ")[2])
+    by_hand(on_postgres, finding["remedy"].partition(": ")[2])
     assert on_postgres("verify").status == 0
     tables.close()
 
@@ -175,7 +188,8 @@ def test_people_are_told_what_is_wrong_and_what_to_do(
     assert wrong == (
         f"{execution_id}  not-in-outbox: is ready and not in the outbox: no worker can find it"
     )
-    assert remedy.startswith("    Give it a place: INSERT INTO task_outbox")
+    where = "" if penstock.schema is None else f"{penstock.schema}."
+    assert remedy.startswith(f"    Give it a place: INSERT INTO {where}task_outbox")
     assert summary == "Verified 1 execution and 2 events: 1 finding."
 
 

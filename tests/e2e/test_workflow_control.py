@@ -15,6 +15,7 @@ from penstock import (
     WorkflowFailed,
     failed,
 )
+from penstock.engine.requests import InvalidOption
 from tests.e2e.flows import PATIENCE, events, states, work
 
 
@@ -29,6 +30,23 @@ class Gate:
 @pytest.fixture
 def gate() -> Gate:
     return Gate(threading.Event(), threading.Event())
+
+
+@pytest.mark.parametrize("reason", ["\udcff", "\0"])
+def test_a_reason_that_no_database_takes_is_refused_and_cancels_nothing(
+    flows: App, reason: str
+) -> None:
+    flow = flows.workflow("cancelling")
+
+    @flow.task
+    def only() -> int:
+        return 1
+
+    execution, run = flows.enqueue("somebody's"), flow.start()
+    for one in (execution, run):
+        with pytest.raises(InvalidOption, match="reason="):
+            one.cancel(reason)
+    assert (execution.refresh().state, run.refresh().state) == ("ready", "running")
 
 
 def test_a_paused_run_begins_nothing_and_goes_on_where_it_stood(flows: App, gate: Gate) -> None:

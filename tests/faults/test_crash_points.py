@@ -147,12 +147,20 @@ def test_a_release_whose_reply_was_lost_is_told_once(
         assert app.get(one).attempt == 1
 
 
+def test_another_enqueue_is_another_request_and_the_error_says_so(app: App) -> None:
+    with Faults().at("after_create", lose_reply).injected(app):
+        with pytest.raises(StoreUnavailable, match=r"each enqueue\(\) or start\(\) makes a new"):
+            tasks.step.enqueue(5)
+        tasks.step.enqueue(5)
+    assert len(app.find(task="step")) == 2
+
+
 def test_an_enqueue_whose_reply_was_lost_may_be_repeated(
     app: App, place: Place, workers: Workers
 ) -> None:
     request = tasks.step.using(key="once").request(5)
     with Faults().at("after_create", lose_reply).injected(app) as faults:
-        with pytest.raises(StoreUnavailable, match="repeating it is safe"):
+        with pytest.raises(StoreUnavailable, match="the same request is safe"):
             app.enqueue_many([request])
         (execution,) = app.enqueue_many([request])
     assert faults.happened == {"after_create": 1}

@@ -107,7 +107,7 @@ def test_a_signal_whose_reply_was_lost_may_be_repeated(
     workers.launch(flow_tasks.TARGET, QUICK)
     wait_until(lambda: execution.refresh().state == "waiting")
     with Faults().at(point, lose_reply).injected(app) as faults:
-        with pytest.raises(StoreUnavailable, match="repeating it is safe"):
+        with pytest.raises(StoreUnavailable, match="the same request is safe"):
             app.signal(execution.id, "answer", 7)
         assert app.signal(execution.id, "answer", 7) == "told"
     assert faults.happened == {point: 1}

@@ -122,6 +122,19 @@ MUTANTS = (
         "look_at_lane",
     ),
     Mutant(
+        "sqlite: the claim does not ask again whether its queue is paused",
+        f"{SQLITE}claim.sql",
+        "AND NOT EXISTS (SELECT queue FROM paused_queues WHERE queue = :queue)",
+        "",
+        (
+            (
+                "tests/contract/test_claim.py::"
+                "test_a_queue_that_is_paused_while_a_claim_waits_for_the_lock_gives_nothing"
+            ),
+        ),
+        "look_at_lane",
+    ),
+    Mutant(
         "postgres: a claim waits for rows that somebody holds",
         f"{PG}claim.sql",
         "        FOR UPDATE SKIP LOCKED\n",

@@ -301,6 +301,22 @@ CALLS: dict[str, tuple[Bad, list[str]]] = {
         lambda app: app.find(limit=0),
         ["limit=0", "at least 1", "the newest 100"],
     ),
+    "a name that is not UTF-8": (
+        lambda app: app.find(task="send\udcff"),
+        ["task='send\\udcff'", "no text in UTF-8", "Leave those characters out"],
+    ),
+    "a queue that is not UTF-8": (
+        lambda app: app.find(queue="\udcff"),
+        ["queue='\\udcff'", "no text in UTF-8"],
+    ),
+    "a key with a NUL": (
+        lambda app: app.find(key="a\0"),
+        ["key='a\\x00'", "no database takes the character NUL", "Leave those characters out"],
+    ),
+    "a workflow that is not UTF-8": (
+        lambda app: app.find_runs(workflow="\udcff"),
+        ["workflow='\\udcff'", "no text in UTF-8"],
+    ),
     "an id that is none": (
         lambda app: app.get("42"),
         ["'42'", "not a UUID"],

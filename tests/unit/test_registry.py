@@ -65,6 +65,13 @@ def test_a_former_name_leads_to_the_task_of_today() -> None:
     assert registry.names() == ["send", "mail_receipt", "post_receipt"]
 
 
+def test_a_former_name_is_known_with_the_prefix_and_without() -> None:
+    registry = Registry(prefix="shop.")
+    task = registry.task(name="receipt", aliases=["send"])(send)
+    assert registry.get("shop.send") is registry.get("send") is task
+    assert registry.names() == ["shop.receipt", "shop.send", "send"]
+
+
 def test_an_unknown_name_is_answered_with_the_nearest_one() -> None:
     registry = Registry()
     registry.task(send)

@@ -42,12 +42,12 @@ class MemoryTable(Generic[R]):
                     because=f"a row with the key {key!r} is there already",
                     next_step="Give each row a key of its own.",
                 )
-            self._rows[key] = copy.copy(row)
+            self._rows[key] = copy.deepcopy(row)
 
     def rows(self) -> list[R]:
         """Return a copy of every row, in the order in which they were added."""
         with self._lock:
-            return [copy.copy(row) for row in self._rows.values()]
+            return [copy.deepcopy(row) for row in self._rows.values()]
 
     def claim(
         self,
@@ -77,7 +77,7 @@ class MemoryTable(Generic[R]):
             if any(where(row) for row in claimed.values()):
                 raise UnheldClaim(self.name)
             self._rows |= claimed
-            return [copy.copy(row) for row in claimed.values()]
+            return [copy.deepcopy(row) for row in claimed.values()]
 
     def update(self, *, where: Callable[[R], bool], values: Mapping[str, Any]) -> int:
         """Set `values` on all rows that meet `where`; return how many those were."""
@@ -109,7 +109,7 @@ class MemoryTable(Generic[R]):
         new: dict[str, Any] = {}
         for name, value in values.items():
             self._get(row, name)
-            new[name] = value(row) if callable(value) else value
+            new[name] = copy.deepcopy(value(row) if callable(value) else value)
         if isinstance(row, dict):
             return {**row, **new}  # type: ignore[return-value]
         return dataclasses.replace(row, **new)  # type: ignore[type-var]

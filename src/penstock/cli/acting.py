@@ -1,4 +1,4 @@
-"""Commands that change something: enqueue, cancel, rerun, pause, resume."""
+"""Commands that change something: enqueue, cancel, rerun, dismiss, pause, resume."""
 
 import sys
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from penstock.cli.options import (
     database_options,
     default_explained,
     json_option,
+    storable,
 )
 from penstock.cli.runs import PAUSED, RESUMED, looks_like_an_id, tell_answer
 from penstock.cli.shapes import execution_shape, print_json
@@ -154,7 +155,7 @@ def _enqueue(
     [state for state in State if state in LIVE],
     [state for state in RunState if state not in FINAL_RUN],
 )
-@click.option("--reason", metavar="TEXT", help="Why, for the history.")
+@click.option("--reason", metavar="TEXT", callback=storable, help="Why, for the history.")
 @database_options
 def cancel(
     *, database: DatabaseOptions, choice: Choice, ids: tuple[str, ...], reason: str | None
@@ -341,6 +342,8 @@ def _read_arguments(text: str) -> dict[str, Any]:
         because = "the arguments go by name, in an object"
     except msgspec.DecodeError as error:
         because = f"it is not JSON ({error})"
+    except UnicodeEncodeError:
+        because = "it holds bytes that are no text in UTF-8"
     raise InvalidOption(
         "JSON", text, because=because, instead="""Write them as in '{"order_id": 1, "to": "x"}'"""
     )

@@ -8,7 +8,7 @@ from functools import wraps
 
 import click
 
-from penstock.cli.options import Command, DatabaseOptions
+from penstock.cli.options import Command, DatabaseOptions, storable
 from penstock.cli.progress import progress
 from penstock.cli.runs import refuse_task_filters
 from penstock.engine.requests import InvalidOption
@@ -137,10 +137,23 @@ def choice_options(
                 type=click.Choice(written),
                 help="Instead of ids: all that are in this state.",
             ),
-            click.option("--task", metavar="NAME", help="With --state: only of this task."),
-            click.option("--queue", metavar="NAME", help="With --state: only in this queue."),
             click.option(
-                "--workflow", metavar="NAME", help="With --state: runs of this workflow, not tasks."
+                "--task",
+                metavar="NAME",
+                callback=storable,
+                help="With --state: only of this task.",
+            ),
+            click.option(
+                "--queue",
+                metavar="NAME",
+                callback=storable,
+                help="With --state: only in this queue.",
+            ),
+            click.option(
+                "--workflow",
+                metavar="NAME",
+                callback=storable,
+                help="With --state: runs of this workflow, not tasks.",
             ),
             click.option("--dry-run", is_flag=True, help="With --state: only count them."),
             click.option("--yes", is_flag=True, help="With --state: do not ask before it is done."),

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from penstock.app import App
+from penstock.engine.requests import checked_text
 from penstock.errors import FileMisplaced, StoreError, StoreUnavailable
 from penstock.settings import Settings, hide_password, load_settings
 from penstock.store.contract import Store
@@ -297,6 +298,12 @@ def database_options(command: Command) -> Command:
     )
     schema = click.option("--schema", metavar="NAME", help="The PostgreSQL schema of the tables.")
     return database(schema(with_options))
+
+
+def storable(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """As the callback of an option: refuse what no database can be asked about."""
+    del ctx
+    return checked_text(option.opts[0], value)
 
 
 json_option = click.option(

@@ -6,7 +6,7 @@ import click
 
 from penstock.cli.living import silent_among
 from penstock.cli.naming import told_of_unknown
-from penstock.cli.options import DatabaseOptions, database_options, json_option
+from penstock.cli.options import DatabaseOptions, database_options, json_option, storable
 from penstock.cli.runs import list_runs, refuse_task_filters, show_run, task_state
 from penstock.cli.shapes import (
     event_shape,
@@ -57,9 +57,11 @@ _EVENT_STYLES: Mapping[str, str] = {
 
 @click.command("list")
 @click.option("--state", type=click.Choice(_STATES), help="In this state.")
-@click.option("--task", metavar="NAME", help="Of this task.")
-@click.option("--queue", metavar="NAME", help="In this queue.")
-@click.option("--workflow", metavar="NAME", help="Runs of this workflow, not tasks.")
+@click.option("--task", metavar="NAME", callback=storable, help="Of this task.")
+@click.option("--queue", metavar="NAME", callback=storable, help="In this queue.")
+@click.option(
+    "--workflow", metavar="NAME", callback=storable, help="Runs of this workflow, not tasks."
+)
 @click.option("--runs", is_flag=True, help="Runs of all workflows, not tasks.")
 @click.option(
     "--limit",

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from penstock.engine.awaiting import in_thread
 from penstock.engine.executions import Execution
 from penstock.engine.hooks import NOBODY, HookSet
-from penstock.engine.requests import Request
+from penstock.engine.requests import Request, checked_text
 from penstock.errors import ExecutionNotFound, StoreUnavailable
 from penstock.model.clock import Clock
 from penstock.model.events import Event
@@ -259,7 +259,7 @@ class Client:
     # --- acting -----------------------------------------------------------------------
 
     def cancel(self, execution_id: str, reason: str | None = None) -> CancelAnswer:
-        (answer,) = self.store.cancel([execution_id], reason=reason)
+        (answer,) = self.store.cancel([execution_id], reason=checked_text("reason", reason))
         if answer == "unknown":
             raise ExecutionNotFound(execution_id)
         return answer
@@ -279,7 +279,8 @@ class Client:
         return _known(self.store.resume_run(run_id), run_id)
 
     def cancel_run(self, run_id: str, reason: str | None = None) -> RunAnswer:
-        return _known(self.store.cancel_run(run_id, reason=reason), run_id)
+        answer = self.store.cancel_run(run_id, reason=checked_text("reason", reason))
+        return _known(answer, run_id)
 
     def rerun_run(self, run_id: str, tasks: Sequence[str] | None = None) -> RunAnswer:
         return _known(self.store.rerun_run(run_id, tasks=tasks), run_id)

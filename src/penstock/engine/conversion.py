@@ -8,7 +8,8 @@ their methods: their users have imported pydantic, others need not have it.
 import re
 import typing
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any
@@ -133,6 +134,17 @@ def resolve(
     except (TypeError, ValueError, SyntaxError) as error:
         why = f"is no type: {_first_line(str(error))}"
         raise UnsupportedAnnotation(why, "Write a type, as in `order_id: int`") from error
+
+
+def closure_of(function: Callable[..., object]) -> dict[str, object]:
+    """The names of the functions around it that it uses, as far as they exist by now."""
+    code = getattr(function, "__code__", None)
+    cells = getattr(function, "__closure__", None) or ()
+    found: dict[str, object] = {}
+    for name, cell in zip(code.co_freevars if code else (), cells, strict=True):
+        with suppress(ValueError):
+            found[name] = cell.cell_contents
+    return found
 
 
 def _revive(kind: type, value: object) -> object:

@@ -10,13 +10,13 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from inspect import Parameter
 from types import ModuleType
 from typing import Any, get_args
 
+from penstock.engine.conversion import closure_of
 from penstock.errors import PenstockError
 from penstock.model.context import Context
 
@@ -61,14 +61,7 @@ class TaskShape:
 
     @property
     def closure(self) -> dict[str, object]:
-        """The names of the functions around it that it uses, as far as they exist by now."""
-        code = getattr(self.function, "__code__", None)
-        cells = getattr(self.function, "__closure__", None) or ()
-        found: dict[str, object] = {}
-        for name, cell in zip(code.co_freevars if code else (), cells, strict=True):
-            with suppress(ValueError):
-                found[name] = cell.cell_contents
-        return found
+        return closure_of(self.function)
 
 
 def inspect_function(

@@ -11,6 +11,7 @@ from penstock.engine.remembering import (
     Startable,
     Suspend,
     checked_name,
+    checked_step,
     ended_or_suspend,
     result_of_step,
     run_id_in,
@@ -112,7 +113,7 @@ class TaskHandle(Handle):
         Raises:
             LeaseLost: another worker has this task; its attempt counts, not this one.
         """
-        checked_name("step", name)
+        checked_step(name)
         steps = self._recall.steps
         if name in steps:
             return cast("T", result_of_step(name, function, steps[name]))
@@ -237,7 +238,7 @@ class AsyncTaskHandle(Handle):
         self, name: str, function: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> Any:
         """Call the function, plain or async, once: as `TaskHandle.step` does."""
-        checked_name("step", name)
+        checked_step(name)
         steps = await self._read_steps()
         if name in steps:
             return result_of_step(name, function, steps[name])

@@ -4,14 +4,22 @@ A task that waits ends its attempt and begins again from its start when it has w
 for. Steps are how it finds its way back: what it has done, it does not do again.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from penstock.engine.conversion import Converter, Misfit, UnsupportedAnnotation, resolve
+from penstock.engine.conversion import (
+    Converter,
+    Misfit,
+    UnsupportedAnnotation,
+    closure_of,
+    resolve,
+)
 from penstock.errors import PenstockError
+from penstock.model.durations import format_duration
 from penstock.model.executions import Claimed, Memory
 from penstock.model.outcomes import Outcome, Suspended, SuspendedFor, end_of_run, signal_named
 from penstock.model.payloads import decode, encode
@@ -22,6 +30,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LONGEST_NAME = 200
+
+# As `signal_named` and `Recall.next_run` make them.
+_OURS = {
+    "wait_for": re.compile(re.escape(signal_named("")) + ".*"),
+    "run": re.compile("run .+ [1-9][0-9]*"),
+}
 
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -51,26 +65,37 @@ class WaitTimeout(PenstockError, TimeoutError):
 
     def __str__(self) -> str:
         return (
-            f"The signal {self.signal!r} did not come within {self.timeout}. "
-            f'Send it with app.signal(execution_id, "{self.signal}"), or handle this error.'
+            f"The signal {self.signal!r} did not come within {format_duration(self.timeout)}. "
+            "Handle this error, or rerun the execution, which waits anew, and send it in time with "
+            f'app.signal(execution_id, "{self.signal}").'
         )
 
 
 class InvalidName(PenstockError, ValueError):
     """A step or a signal that cannot be called so."""
 
-    def __init__(self, what: str, name: object) -> None:
+    def __init__(self, what: str, name: object, *, because: str) -> None:
         self.name = name
         super().__init__(
-            f"{name!r} cannot be the name of a {what}: it must be a text of 1 to {LONGEST_NAME} "
-            "printable characters. Name what happens, as in 'charge'."
+            f"{name!r} cannot be the name of a {what}: {because}. "
+            "Name what happens, as in 'charge'."
         )
 
 
 def checked_name(what: str, name: object) -> str:
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= LONGEST_NAME:
-        raise InvalidName(what, name)
+        because = f"it must be a text of 1 to {LONGEST_NAME} printable characters"
+        raise InvalidName(what, name, because=because)
     return name
+
+
+def checked_step(name: object) -> str:
+    """The same for a step: what waits and runs are remembered under is stored beside it."""
+    step = checked_name("step", name)
+    for whose, taken in _OURS.items():
+        if taken.fullmatch(step):
+            raise InvalidName("step", step, because=f"handle.{whose} remembers under such names")
+    return step
 
 
 class StepDoesNotFit(PenstockError):
@@ -150,7 +175,8 @@ def result_of_step(step: str, function: Callable[..., object], text: str) -> Any
     if annotation is None:
         return decode(text)
     try:
-        kind = resolve(annotation, globals=getattr(function, "__globals__", {}), closure={})
+        names = getattr(function, "__globals__", {})
+        kind = resolve(annotation, globals=names, closure=closure_of(function))
         return Converter(kind).read(text)
     except UnsupportedAnnotation:
         return decode(text)

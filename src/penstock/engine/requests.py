@@ -201,3 +201,14 @@ def checked_state(state: str) -> State:
             because="there is no such state",
             instead=f"There are {', '.join(State)}",
         ) from None
+
+
+def checked_text(option: str, value: str | None) -> str | None:
+    """Return `value` if both databases can be asked about it."""
+    try:
+        if value is None or b"\0" not in value.encode():
+            return value
+        because = "no database takes the character NUL"
+    except UnicodeEncodeError:
+        because = "it holds bytes that are no text in UTF-8"
+    raise InvalidOption(option, value, because=because, instead="Leave those characters out")

@@ -75,7 +75,7 @@ RECOVERIES = Metric(
     "penstock_recoveries",
     "counter",
     "Executions that this worker took from dead ones, by the state that this left them in: "
-    "ready, or failed at their last crash.",
+    "ready, failed at their last crash, or cancelled where that had been asked for.",
     ("state",),
 )
 SLOTS = Metric("penstock_worker_slots", "gauge", "How many tasks may run at a time.")

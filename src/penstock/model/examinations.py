@@ -78,3 +78,4 @@ class Examined:
     next: str | None  # where the next stretch begins; None: this was the last
     runs: Sequence[RunExamination] = ()  # each with all of its tasks
     remains_of_runs: Mapping[str, RunRetelling] = field(default_factory=dict)
+    schema: str = ""  # what stands before the names of the tables, if anything does

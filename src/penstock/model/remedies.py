@@ -12,6 +12,7 @@ _BOTH_MAY_HAVE_RUN = (
     "Look at what it did outside the database, for two workers may have done it, and keep a copy"
 )
 
+# With {id} and {root}, and {schema} before each table in what is to be run as it stands.
 REMEDIES: Mapping[Wrong, str] = {
     Wrong.ILLEGAL_STEP: f"{_BY_HAND} of what `penstock history {{id}}` shows.",
     Wrong.CLAIMED_TWICE: f"{_BOTH_MAY_HAVE_RUN} of what `penstock history {{id}}` shows.",
@@ -48,26 +49,28 @@ REMEDIES: Mapping[Wrong, str] = {
         "task is recovered once the worker is gone."
     ),
     Wrong.NEVER_DUE: (
-        "Give it a time: UPDATE task_executions SET run_at = created_at WHERE id = '{id}'"
+        "Give it a time: UPDATE {schema}task_executions SET run_at = created_at WHERE id = '{id}'"
     ),
     Wrong.WORKER_MISSING: (
         "Give it back to the worker that claimed it; if that one is dead, others recover it: "
-        "UPDATE task_executions SET worker_id = (SELECT worker_id FROM execution_events "
+        "UPDATE {schema}task_executions SET worker_id = (SELECT worker_id "
+        "FROM {schema}execution_events "
         "WHERE root_id = '{root}' AND task_execution_id = '{id}' AND type = 'task.claimed' "
         "ORDER BY seq DESC LIMIT 1) "
         "WHERE id = '{id}'"
     ),
     Wrong.WORKER_LEFT: (
         "Workers will take it for a lost one and recover it: "
-        "UPDATE task_executions SET worker_id = NULL WHERE id = '{id}'"
+        "UPDATE {schema}task_executions SET worker_id = NULL WHERE id = '{id}'"
     ),
     Wrong.NOT_IN_OUTBOX: (
-        "Give it a place: INSERT INTO task_outbox (task_execution_id, queue, priority, suspect, "
-        "task) SELECT id, queue, priority, suspect, task FROM task_executions WHERE id = '{id}'"
+        "Give it a place: INSERT INTO {schema}task_outbox (task_execution_id, queue, priority, "
+        "suspect, task) SELECT id, queue, priority, suspect, task FROM {schema}task_executions "
+        "WHERE id = '{id}'"
     ),
     Wrong.IN_OUTBOX: (
         "Nobody will run it, for a claim looks at the state as well: "
-        "DELETE FROM task_outbox WHERE task_execution_id = '{id}'"
+        "DELETE FROM {schema}task_outbox WHERE task_execution_id = '{id}'"
     ),
     Wrong.TWICE_IN_OUTBOX: (
         "The unique index of task_outbox is missing or broken: remove one of the rows, and make "
@@ -75,11 +78,11 @@ REMEDIES: Mapping[Wrong, str] = {
     ),
     Wrong.OUTBOX_DIFFERS: (
         "A claim goes by the outbox: remove its row there, and verify again for how to put it "
-        "back: DELETE FROM task_outbox WHERE task_execution_id = '{id}'"
+        "back: DELETE FROM {schema}task_outbox WHERE task_execution_id = '{id}'"
     ),
     Wrong.OUTBOX_ORPHAN: (
         "If the execution was removed on purpose: "
-        "DELETE FROM task_outbox WHERE task_execution_id = '{id}'"
+        "DELETE FROM {schema}task_outbox WHERE task_execution_id = '{id}'"
     ),
     Wrong.STUCK_SERIAL: (
         "Nothing would release it: `penstock cancel {id}` and then `penstock rerun {id}` puts it "
@@ -87,8 +90,8 @@ REMEDIES: Mapping[Wrong, str] = {
     ),
     Wrong.OUT_OF_TURN: f"{_BY_HAND} of both executions.",
     Wrong.SERIAL_UNKNOWN: (
-        "Its successors would wait for ever: INSERT INTO serials (serial) "
-        "SELECT serial FROM task_executions WHERE id = '{id}'"
+        "Its successors would wait for ever: INSERT INTO {schema}serials (serial) "
+        "SELECT serial FROM {schema}task_executions WHERE id = '{id}'"
     ),
     Wrong.WAITS_FOR_NOTHING: (
         "Nothing would release it: `penstock cancel {id}` and then `penstock rerun {id}`."
@@ -99,7 +102,7 @@ REMEDIES: Mapping[Wrong, str] = {
     ),
     Wrong.FOREIGN_ROOT: (
         "A task's root is the run that its id belongs to, or the task itself: "
-        "UPDATE task_executions SET root_id = '{root}' WHERE id = '{id}'"
+        "UPDATE {schema}task_executions SET root_id = '{root}' WHERE id = '{id}'"
     ),
     Wrong.RUN_STATE_DIFFERS: (
         "Its history was written with every change: correct the row in workflow_executions by "

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.model.examinations import Examination, Examined, Place
 from penstock.model.ids import run_of
@@ -27,26 +28,29 @@ class Finding:
 
 def findings_in(examined: Examined) -> list[Finding]:
     """Return everything that is wrong in a stretch of the tables; an empty list is a clean one."""
+    finding = partial(_finding, examined.schema)
     found: list[Finding] = []
     for one in examined.executions:
-        found += [_finding(code, one.id, wrong, one.run_id) for code, wrong in _complaints(one)]
+        found += [finding(code, one.id, wrong, one.run_id) for code, wrong in _complaints(one)]
     for run in examined.runs:
-        found += [_finding(*told, run.id) for told in complaints_about_run(run)]
+        found += [finding(*told, run.id) for told in complaints_about_run(run)]
     found += [
-        _finding(
+        finding(
             Wrong.OUTBOX_ORPHAN,
             place.execution_id,
             f"is in the outbox of {place.queue!r} and does not exist",
         )
         for place in examined.strays
     ]
-    found += [_finding(*told) for told in _complaints_about_lost_runs(examined)]
-    found += [_finding(*told) for told in _complaints_about_remains(examined)]
+    found += [finding(*told) for told in _complaints_about_lost_runs(examined)]
+    found += [finding(*told) for told in _complaints_about_remains(examined)]
     return found
 
 
-def _finding(code: Wrong, execution_id: str, wrong: str, root_id: str | None = None) -> Finding:
-    remedy = REMEDIES[code].format(id=execution_id, root=root_id or execution_id)
+def _finding(
+    schema: str, code: Wrong, execution_id: str, wrong: str, root_id: str | None = None
+) -> Finding:
+    remedy = REMEDIES[code].format(id=execution_id, root=root_id or execution_id, schema=schema)
     return Finding(code, execution_id, wrong, remedy)
 
 

@@ -71,7 +71,9 @@ class _Histories:
         told.note(Wrong.FOREIGN_EVENT, f"has an event about {task_execution_id} in its history")
 
 
-def assemble(stretch: Stretch, values_of: Callable[[str], Values], *, until: str) -> Examined:
+def assemble(
+    stretch: Stretch, values_of: Callable[[str], Values], *, until: str, schema: str = ""
+) -> Examined:
     """Put together what belongs together.
 
     `values_of` is asked only for runs with rules about values, and nothing of it is kept.
@@ -95,6 +97,7 @@ def assemble(stretch: Stretch, values_of: Callable[[str], Values], *, until: str
         next=None if until == HIGHEST_ID else until,
         runs=runs,
         remains_of_runs=histories.runs,
+        schema=schema,
     )
 
 

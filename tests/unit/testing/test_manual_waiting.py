@@ -258,6 +258,21 @@ def test_steps_signals_and_their_timeouts_go_by_the_clock(app: App, manual: Manu
     assert calls == ["paid", "late"]
 
 
+def test_what_was_told_too_late_can_be_rerun_and_told_in_time(app: App, manual: ManualApp) -> None:
+    @app.task(retry=None)
+    def order(handle: TaskHandle) -> str:
+        return str(handle.wait_for(signal="paid", timeout="1h"))
+
+    execution = order.enqueue()
+    manual.run_for("1h")
+    assert "did not come within 1h. Handle this" in (execution.refresh().error or {})["message"]
+    assert execution.rerun() == "rerun"
+    manual.run_for("59m")
+    assert app.signal(execution.id, "paid", "in full") == "told"
+    manual.run_until_idle()
+    assert execution.result(timeout=0) == "in full"
+
+
 # --- crashes ------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from weakref import WeakSet
 
+from penstock.errors import PenstockError
 from penstock.store.connections.adapter import (
     Adapter,
     AsyncAdapter,
@@ -123,7 +124,7 @@ class Callers:
                 yield begin
             try:
                 yield from self._refuse_other_database(adapter)
-            except ConnectionRefused:
+            except PenstockError:
                 if begin is not None:
                     yield _ROLLBACK
                 raise

@@ -17,6 +17,9 @@ SELECT least(
               ORDER BY root_id, seq OFFSET :most_events - 1 LIMIT 1), :highest::uuid)
 )::text;
 
+-- name: examine_schema
+SELECT quote_ident('penstock');
+
 -- name: examine_whether_run
 -- Also if only its tasks are left of it.
 SELECT EXISTS (SELECT FROM penstock.workflow_executions WHERE id = :id::uuid)

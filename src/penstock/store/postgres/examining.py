@@ -33,7 +33,10 @@ def examine(session: Session, *, after: str | None, until: str | None, limit: in
             session.rows("examine_outbox", after=begin, until=until),
             _events(session, after=begin, until=until),
         )
-        return assemble(stretch, lambda run_id: _values(session, run_id), until=until)
+        ((schema,),) = session.rows("examine_schema")
+        return assemble(
+            stretch, lambda run_id: _values(session, run_id), until=until, schema=f"{schema}."
+        )
 
 
 def _whole(session: Session, reached: str) -> str:

@@ -47,7 +47,8 @@ SELECT count(pg_notify(penstock.wake_channel(queue), 'cancel'))
 FROM (SELECT DISTINCT queue FROM asked WHERE :notify) AS touched;
 
 -- name: rerun
--- Runs under the locks on the serials and on the tasks; those with a serial wait at first.
+-- Runs under the locks on the serials and on the tasks; those with a serial wait at first. Steps
+-- stay done, but for the deadlines of waits: who has let one pass would let it pass for ever.
 WITH moment AS MATERIALIZED (
     SELECT coalesce(:now::timestamptz, clock_timestamp()) AS now
 ), moved AS (
@@ -63,6 +64,9 @@ WITH moment AS MATERIALIZED (
     WHERE task.id = place.id
       AND task.state IN ('completed', 'failed', 'skipped', 'cancelled')
     RETURNING task.id, task.root_id, task.task, task.queue, task.priority, task.state, place.n, moment.now
+), waiting_anew AS (
+    DELETE FROM penstock.step_results AS step USING moved
+    WHERE step.task_execution_id = moved.id AND step.name LIKE 'signal:%'
 ), ready AS (
     INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, task)
     SELECT id, queue, priority, task FROM moved WHERE state = 'ready' ORDER BY n

@@ -245,6 +245,9 @@ WITH moment AS MATERIALIZED (
     WHERE task.id = ANY (ARRAY(SELECT id FROM wanted))
       AND task.state IN ('completed', 'failed', 'skipped', 'cancelled')
     RETURNING task.id, task.root_id, moment.now
+), waiting_anew AS (
+    DELETE FROM penstock.step_results AS step USING moved
+    WHERE step.task_execution_id = moved.id AND step.name LIKE 'signal:%'
 )
 INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
 SELECT root_id, id, 'task.rerun', now FROM moved ORDER BY id;

@@ -56,7 +56,8 @@ LIMIT 1;
 -- BLOB, and somebody may have written one. The whole goes as one, because what is no text in it
 -- is nobody else's fault. A moment that no calendar has is left out.)
 -- :most_steps bounds the walk over rows of unknown tasks while everybody else waits. Nothing for
--- a worker that has been declared dead while it waited for the lock.
+-- a worker that has been declared dead while it waited for the lock, and nothing from a queue that
+-- has been paused meanwhile.
 SELECT CAST(json_group_array(json_array(
     place.seq, place.task_execution_id, task.root_id, task.fence, task.task,
     CAST(task.args AS text), task.queue, task.priority, task.attempt, task.retries, task.crashes,
@@ -75,6 +76,7 @@ FROM (
     )
     WHERE task IN (SELECT value FROM json_each(:tasks))
       AND EXISTS (SELECT id FROM workers WHERE id = :worker_id)
+      AND NOT EXISTS (SELECT queue FROM paused_queues WHERE queue = :queue)
     LIMIT :limit
 ) AS lane
 CROSS JOIN task_outbox AS place NOT INDEXED ON place.seq = lane.seq

@@ -60,6 +60,7 @@ def rerun(transaction: Transaction, ids: Sequence[str]) -> dict[str, State]:
             events.append(
                 EventRow(root_id, id_, EventType.MARKED_READY, None, None, transaction.now)
             )
+    transaction.rows("wait_anew", ids=encode_strings([row[0] for row in moved]))
     transaction.fill_outbox(ready)
     transaction.tell(events)
     _advance_serials_of(transaction, moved)

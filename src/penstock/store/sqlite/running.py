@@ -110,6 +110,7 @@ class Writer:
 
     def reset(self, task_ids: Sequence[str]) -> Script[None]:
         rows = yield self._step("reset_tasks", ids=encode_rows(task_ids))
+        yield self._step("wait_anew", ids=encode_rows([row[0] for row in rows]))
         yield from self._write(
             [], [self._event(root_id, id_, EventType.RERUN) for id_, root_id in sorted(rows)]
         )

@@ -30,6 +30,12 @@ RETURNING result;
 -- name: remembered
 SELECT result FROM step_results WHERE task_execution_id = :id AND name = :name;
 
+-- name: wait_anew
+-- In a new life all steps stay done, but for the deadlines of waits: who has let one pass would
+-- let it pass for ever.
+DELETE FROM step_results
+WHERE task_execution_id IN (SELECT value FROM json_each(:ids)) AND name GLOB 'signal:*';
+
 -- name: standing_of
 SELECT finished_at FROM task_executions WHERE id = :id;
 
