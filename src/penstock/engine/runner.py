@@ -34,6 +34,8 @@ log = logging.getLogger("penstock.worker")
 STOCK_TIME = 0.05  # seconds of work that may wait here, by how long tasks took lately
 MOST_IN_STOCK = 1_000
 TELL_AGAIN_AFTER = 0.5
+REST_AFTER = 50  # short tasks on the loop
+REST = 0.0001
 _SMOOTHING = 0.1
 
 
@@ -78,6 +80,7 @@ class Runner:
         self._deadlines = Deadlines()
         self._usual_duration = self._too_long_for_stock
         self._stock_limit = MOST_IN_STOCK  # halved by stock that was no use, grows with the work
+        self._begun_since_rest = 0
         self._closing = False
         self.wants_more: Callable[[], None] = lambda: None
         self.taken = 0
@@ -172,6 +175,8 @@ class Runner:
 
     def _begin_on_loop(self, attempts: Sequence[Attempt]) -> None:
         self._loop_thread = threading.get_ident()
+        if self._stock:
+            self._let_others_work(len(attempts))
         for attempt in attempts:
             # A context of its own: it may be the end of another task that brings us here.
             task = self._loop.create_task(
@@ -181,6 +186,18 @@ class Runner:
             attempt.interrupt = partial(self._cancel_on_loop, task)
             if attempt.released or attempt.cancelled:
                 attempt.interrupt()  # asked for before there was anything to stop
+
+    def _let_others_work(self, begun: int) -> None:
+        """Leave the interpreter to the claimer and the settler for a moment, now and then.
+
+        They need its lock between two statements. The loop gives it away in every turn, and has it
+        back before anybody has woken up; who waits begins anew each time, so that no switch
+        interval ever ends (ADR 0019).
+        """
+        self._begun_since_rest += begun
+        if self._begun_since_rest >= REST_AFTER:
+            self._begun_since_rest = 0
+            time.sleep(REST)
 
     def _cancel_on_loop(self, task: asyncio.Task[None]) -> None:
         self._loop.call_soon_threadsafe(task.cancel)
