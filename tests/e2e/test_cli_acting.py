@@ -1,6 +1,6 @@
 """enqueue, cancel, rerun, pause, resume."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -177,15 +177,16 @@ def test_pausing_a_queue_that_nobody_knows_says_so_and_pauses_it(penstock: Comma
     alone = penstock("pause", "mial")
     assert (alone.status, alone.out) == (0, "mial: paused\n")
     assert alone.err == (
-        "No worker serves the queue 'mial', and nothing in it is ready. "
+        "No worker serves the queue 'mial', and nothing is in it. "
         "No other queue is served or has anything ready, either.\n"
     )
     with penstock.store() as store:
         store.register(WorkerInfo(id="w1", queues=["mail"], tasks=["add"]))
     penstock.enqueue("add", queue="press")
-    assert penstock("pause", "mial").err.endswith("is ready. Did you mean 'mail'?\n")
-    assert penstock("pause", "zzz").err.endswith("is ready. There are mail, press.\n")
-    for known in ("mail", "press"):
+    assert penstock("pause", "mial").err.endswith("is in it. Did you mean 'mail'?\n")
+    assert penstock("pause", "zzz").err.endswith("is in it. There are mail, press.\n")
+    penstock.enqueue("add", queue="later", run_at=datetime.now(UTC) + timedelta(days=1))
+    for known in ("mail", "press", "later"):
         assert penstock("pause", known).err == ""
     assert penstock("status", "--json").json["queues"][0]["paused"]
 

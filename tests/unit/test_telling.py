@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.engine.endings import errors_of
-from penstock.engine.telling import error_line, listed, span
 from penstock.model.events import Event, EventType
+from penstock.model.telling import error_line, listed, span
 
 NOW = datetime(2030, 1, 31, 8, tzinfo=UTC)
 BOOM = {"type": "ValueError", "message": "boom"}

@@ -12,10 +12,10 @@ from penstock.cli.options import Command, DatabaseOptions, storable
 from penstock.cli.progress import progress
 from penstock.cli.runs import refuse_task_filters
 from penstock.engine.requests import InvalidOption
-from penstock.engine.telling import count
 from penstock.errors import KeyTaken, PenstockError
 from penstock.model.runs import RunState
 from penstock.model.states import State
+from penstock.model.telling import count
 from penstock.store.contract import Store
 
 BATCH = 500

@@ -1,11 +1,12 @@
 """What doctor thinks of the settings and of an App's tasks; nothing here asks a database."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from penstock.engine.retention import Sweep, sweep_all
 from penstock.model.durations import format_duration
 from penstock.model.health import Finding, ok, warning
+from penstock.model.telling import some_of
 from penstock.registry import AnyTask
 from penstock.settings import Settings
 from penstock.store.contract import Store
@@ -13,7 +14,6 @@ from penstock.store.contract import Store
 HEARTBEATS_PER_LEASE = 3  # two are enough to be allowed; one more survives a lost one
 SHORT_PATIENCE = timedelta(minutes=1)
 OVERDUE = timedelta(days=1)  # workers look every hour, and take turns
-_NAMED = 5
 
 
 def check_settings(settings: Settings) -> Iterator[Finding]:
@@ -73,7 +73,7 @@ def check_tasks(tasks: Mapping[str, AnyTask]) -> Iterator[Finding]:
     if blind:
         yield ok(
             "idempotency",
-            f"{len(blind)} of {len(tasks)} tasks take no handle: {_listed(blind)}.",
+            f"{len(blind)} of {len(tasks)} tasks take no handle: {some_of(blind)}.",
             hint="Every task may run twice. Where that does harm, take a TaskHandle and pass "
             "handle.execution_id on as the idempotency key, or use handle.once.",
         )
@@ -88,9 +88,9 @@ def _retries(tasks: Mapping[str, AnyTask]) -> Finding:
         for name, task in tasks.items()
         if name not in never and sum(task.options.retry.delays, timedelta()) < SHORT_PATIENCE
     )
-    told = [f"never retried: {_listed(never)}"] if never else []
+    told = [f"never retried: {some_of(never)}"] if never else []
     if short:
-        told.append(f"given up within {format_duration(SHORT_PATIENCE)}: {_listed(short)}")
+        told.append(f"given up within {format_duration(SHORT_PATIENCE)}: {some_of(short)}")
     if not told:
         return ok("retries", "Every task is retried for a minute or longer.")
     return warning(
@@ -99,8 +99,3 @@ def _retries(tasks: Mapping[str, AnyTask]) -> Finding:
         remedy='A restart of what a task talks to takes longer: write retry=["1m", "5m", "15m"], '
         "or leave the default. Where failing at once is what you want, all is well.",
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

@@ -19,6 +19,7 @@ from penstock.cli.tables import print_table
 from penstock.model.events import Event, EventType
 from penstock.model.executions import Snapshot
 from penstock.model.states import LIVE, State
+from penstock.model.telling import count
 
 TASKS = 300
 WORKERS = 2
@@ -116,7 +117,7 @@ class _CardDeclined(Exception):
 def _orders_and_tasks(shop: Shop, connection: sqlite3.Connection) -> str:
     ((orders,),) = connection.execute("SELECT count(*) FROM orders")
     tasks = sum(shop.store.counts().values())
-    return f"{_count(orders, 'order')}, {_count(tasks, 'task')}"
+    return f"{count(orders, 'order')}, {count(tasks, 'task')}"
 
 
 def _start_workers(shop: Shop) -> None:
@@ -162,7 +163,7 @@ def _watch(shop: Shop) -> Killed | None:
                 killed = kill_one(shop)
                 if killed:
                     display.event(
-                        f"kill -9 {killed.pid}: it was running {_count(len(killed.ids), 'task')}"
+                        f"kill -9 {killed.pid}: it was running {count(len(killed.ids), 'task')}"
                     )
     return killed
 
@@ -232,7 +233,7 @@ def _sum_up(
     if killed and moments:
         late = max((max(moments) - killed.at).total_seconds(), 0)
         display.fact(
-            f"{_count(again, 'task')} of the killed worker recovered {late:.1f} s after its death"
+            f"{count(again, 'task')} of the killed worker recovered {late:.1f} s after its death"
         )
     display.fact(
         f"{TASKS} tasks in {took:.1f} s, {TASKS / took:.0f} a second "
@@ -249,10 +250,6 @@ def _finished_after_recovery(everything: list[Snapshot], told: dict[str, list[Ev
         id_ in ended and any(event.type == EventType.RECOVERED for event in events)
         for id_, events in told.items()
     )
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _say_what_to_try(shop: Shop) -> None:

@@ -15,6 +15,7 @@ from penstock.cli.shapes import Shape, print_json
 from penstock.cli.tables import Cell, print_line, printable
 from penstock.cli.targets import load_app
 from penstock.model.health import Finding, Level
+from penstock.model.telling import count
 from penstock.settings import Settings
 
 _STYLES = {Level.OK: "green", Level.WARNING: "bold yellow", Level.PROBLEM: "bold red"}
@@ -68,8 +69,8 @@ def _look(database: DatabaseOptions, settings: Settings, app: App | None) -> Ite
 
 def _shape(findings: Sequence[Finding]) -> Shape:
     return {
-        "problems": _count(findings)[Level.PROBLEM],
-        "warnings": _count(findings)[Level.WARNING],
+        "problems": _by_level(findings)[Level.PROBLEM],
+        "warnings": _by_level(findings)[Level.WARNING],
         "findings": [
             {
                 "check": finding.check,
@@ -95,17 +96,13 @@ def _print(findings: Sequence[Finding]) -> None:
         )
         if finding.remedy:
             print_line([Cell(f"{'':<{first + second + 4}}{printable(finding.remedy)}", "dim")])
-    count = _count(findings)
+    found = _by_level(findings)
     click.echo()
     click.echo(
-        f"{_told(count[Level.PROBLEM], 'problem')}, {_told(count[Level.WARNING], 'warning')}, "
-        f"{count[Level.OK]} ok."
+        f"{count(found[Level.PROBLEM], 'problem')}, {count(found[Level.WARNING], 'warning')}, "
+        f"{found[Level.OK]} ok."
     )
 
 
-def _count(findings: Sequence[Finding]) -> Counter[Level]:
+def _by_level(findings: Sequence[Finding]) -> Counter[Level]:
     return Counter(finding.level for finding in findings)
-
-
-def _told(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -7,11 +7,10 @@ from difflib import get_close_matches
 
 from penstock.app import App
 from penstock.errors import PenstockError, StoreUnavailable
+from penstock.model.telling import some_of
 from penstock.store.contract import Store
 
 log = logging.getLogger("penstock.worker")
-
-MOST_NAMES = 5
 
 
 def told_of_unknown(store: Store, task: str) -> str | None:
@@ -22,7 +21,7 @@ def told_of_unknown(store: Store, task: str) -> str | None:
     near = get_close_matches(task, known, n=3)
     if near:
         return f"No task {task!r} is known here. Did you mean {' or '.join(map(repr, near))}?"
-    some = _listed(sorted(known))
+    some = some_of(sorted(known))
     there = f"There are {some}." if known else "Nothing has been enqueued here yet."
     return f"No task {task!r} is known here. {there}"
 
@@ -30,20 +29,19 @@ def told_of_unknown(store: Store, task: str) -> str | None:
 def told_of_unknown_queue(store: Store, queue: str) -> str | None:
     """Say that there is no such queue and which one was meant, or None where there is one."""
     known = _queues_with_work(store).union(*(peer.info.queues for peer in store.workers()))
-    if queue in known:
+    if queue in known or store.find(queue=queue, limit=1):
         return None
     near = get_close_matches(queue, known, n=3)
     if near:
         there = f"Did you mean {' or '.join(map(repr, near))}?"
     elif known:
-        there = f"There are {_listed(sorted(known))}."
+        there = f"There are {some_of(sorted(known))}."
     else:
         there = "No other queue is served or has anything ready, either."
-    return f"No worker serves the queue {queue!r}, and nothing in it is ready. {there}"
+    return f"No worker serves the queue {queue!r}, and nothing is in it. {there}"
 
 
 def _queues_with_work(store: Store) -> set[str]:
-    # Not all that was ever in a queue: there may be millions, and no index by queue.
     return {depth.queue for depth in store.depths()}
 
 
@@ -54,6 +52,7 @@ def warn_of_unknown_queues(app: App, *, queues: Collection[str]) -> None:
     if not unknown:
         return
     try:
+        # Not all that was ever in them: there may be millions, and no index by queue.
         with_work = _queues_with_work(app.store)
     except PenstockError:
         return  # the worker says what is wrong with the database
@@ -64,7 +63,7 @@ def warn_of_unknown_queues(app: App, *, queues: Collection[str]) -> None:
         log.warning(
             "the queue %r is that of no task here, and nothing in it is ready: %s",
             queue,
-            f"did you mean {near[0]!r}?" if near else f"theirs are {_listed(sorted(declared))}",
+            f"did you mean {near[0]!r}?" if near else f"theirs are {some_of(sorted(declared))}",
         )
 
 
@@ -97,10 +96,5 @@ def warn_of_strangers(app: App, *, queues: Collection[str]) -> None:
         left.total(),
         "task is" if left.total() == 1 else "tasks are",
         "a name" if len(left) == 1 else f"{len(left)} names",
-        _listed(told),
+        some_of(told),
     )
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

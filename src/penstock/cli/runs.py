@@ -18,7 +18,6 @@ from penstock.cli.tables import (
 )
 from penstock.cli.targets import load_app
 from penstock.engine.requests import InvalidOption
-from penstock.engine.telling import error_line
 from penstock.errors import ExecutionNotFound
 from penstock.model.executions import Snapshot
 from penstock.model.graph import decode_graph
@@ -26,6 +25,7 @@ from penstock.model.hiding import hide_in_execution, hide_in_run
 from penstock.model.payloads import decode
 from penstock.model.runs import RunAnswer, RunSnapshot, RunState
 from penstock.model.states import State
+from penstock.model.telling import error_line
 from penstock.store.contract import Store
 
 _LIKE_AN_ID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)

@@ -13,10 +13,10 @@ from penstock.cli.options import DatabaseOptions, database_options, json_option
 from penstock.cli.reading import worker_lines
 from penstock.cli.shapes import Shape, print_json, queue_shapes, worker_shape
 from penstock.cli.tables import Cell, Line, moment, print_line, state_cell, table_lines, terminal
-from penstock.engine.telling import span
 from penstock.errors import PenstockError, StoreUnavailable
 from penstock.model.runs import RunState
 from penstock.model.states import State
+from penstock.model.telling import span
 from penstock.model.waiting import QueueDepth
 from penstock.model.workers import Peer
 from penstock.store.contract import Store

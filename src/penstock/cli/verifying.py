@@ -10,6 +10,7 @@ from penstock.cli.progress import progress
 from penstock.cli.shapes import Shape, print_json
 from penstock.cli.tables import Cell, print_line, printable
 from penstock.engine.verifying import Verified, verify
+from penstock.model.telling import count
 from penstock.model.verifying import Finding
 from penstock.store.contract import Store
 
@@ -109,21 +110,17 @@ def _print(tally: _Tally) -> None:
             ]
         )
         print_line([Cell(f"    {printable(finding.remedy)}", "dim")])
-    runs = f", {_count(tally.runs, 'run')}" if tally.runs else ""
-    executions = _count(tally.executions, "execution")
-    looked_at = f"{executions}{runs} and {_count(tally.events, 'event')}"
+    runs = f", {count(tally.runs, 'run')}" if tally.runs else ""
+    executions = count(tally.executions, "execution")
+    looked_at = f"{executions}{runs} and {count(tally.events, 'event')}"
     if tally.remains:
         looked_at += f", {tally.remains} of the histories of removed executions"
     if not tally.findings:
         print_line([Cell(f"Nothing is wrong: verified {looked_at}.", "green")])
         return
-    click.echo(f"Verified {looked_at}: {_count(len(tally.findings), 'finding')}.")
+    click.echo(f"Verified {looked_at}: {count(len(tally.findings), 'finding')}.")
     if not tally.complete:
         click.echo(
             f"It stopped after {tally.limit}, and there may be more; --limit goes on for longer.",
             err=True,
         )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

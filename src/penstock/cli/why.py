@@ -17,7 +17,6 @@ from penstock.cli.tables import (
 )
 from penstock.engine.endings import AttemptError, errors_of
 from penstock.engine.reasons import Reason
-from penstock.engine.telling import span
 from penstock.engine.why import explain, in_state_since
 from penstock.engine.why_runs import RunFacts, explain_run
 from penstock.errors import ExecutionNotFound
@@ -25,6 +24,7 @@ from penstock.model.events import Event, RunEvent
 from penstock.model.ids import parse_id
 from penstock.model.runs import RunState
 from penstock.model.states import FINAL
+from penstock.model.telling import span
 from penstock.model.waiting import Waiting
 from penstock.store.contract import Store
 

@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from penstock.engine.reasons import Code, Reason
-from penstock.engine.telling import count, error_line, moment
 from penstock.model.events import Event, EventType
 from penstock.model.payloads import decode
 from penstock.model.states import State
+from penstock.model.telling import count, error_line, moment
 from penstock.model.waiting import Waiting
 
 _WITH_ERROR = frozenset({EventType.RETRY_SCHEDULED, EventType.FAILED})

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import cached_property
 
 from penstock.engine.reasons import Code, Reason
-from penstock.engine.telling import count, listed, moment, span
+from penstock.model.telling import count, listed, moment, span
 from penstock.model.waiting import Load, Waiting
 from penstock.model.workers import Peer
 

@@ -12,7 +12,6 @@ from penstock.engine.awaiting import in_thread, nap, sleep_through
 from penstock.engine.executions import Execution, Reads, pauses
 from penstock.engine.requests import InvalidOption
 from penstock.engine.tasks import DeclaredTask
-from penstock.engine.telling import error_line
 from penstock.engine.workflow_errors import NoSuchTaskInRun, OtherWorkflow
 from penstock.engine.workflow_tasks import WorkflowTask
 from penstock.errors import WorkflowCancelled, WorkflowFailed
@@ -25,6 +24,7 @@ from penstock.model.ids import placed_id
 from penstock.model.payloads import decode
 from penstock.model.runs import FINAL_RUN, NewRun, RunAnswer, RunSnapshot, RunState
 from penstock.model.states import State
+from penstock.model.telling import error_line
 
 T = TypeVar("T")
 

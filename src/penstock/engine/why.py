@@ -11,12 +11,12 @@ from typing import assert_never
 from penstock.engine.endings import why_ended
 from penstock.engine.handing_out import why_nobody_takes_it, why_not_handed_out
 from penstock.engine.reasons import Code, Reason
-from penstock.engine.telling import count, error_line, moment, span
 from penstock.engine.why_awaits import why_it_awaits
 from penstock.engine.why_runs import why_task_waits, why_task_was_skipped
 from penstock.model.events import EventType
 from penstock.model.payloads import decode
 from penstock.model.states import FINAL, State, SubState
+from penstock.model.telling import count, error_line, moment, span
 from penstock.model.waiting import Standing, Waiting
 
 # Events that leave the state as it is.

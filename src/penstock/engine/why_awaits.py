@@ -1,8 +1,8 @@
 """What a task waits for that has begun and has no worker: a signal, a run, or its elements."""
 
 from penstock.engine.reasons import Code, Reason
-from penstock.engine.telling import moment
 from penstock.model.outcomes import end_of_run, signal_named
+from penstock.model.telling import moment
 from penstock.model.waiting import Waiting
 
 

@@ -7,13 +7,13 @@ from typing import assert_never
 
 from penstock.engine.conditions import told
 from penstock.engine.reasons import Code, Reason
-from penstock.engine.telling import count, error_line, listed, moment
 from penstock.model.executions import Snapshot
 from penstock.model.graph import Graph, Node, decode_graph
 from penstock.model.ids import place_of
 from penstock.model.payloads import decode
 from penstock.model.runs import RunSnapshot, RunState
 from penstock.model.states import FINAL, State
+from penstock.model.telling import count, error_line, listed, moment
 from penstock.model.waiting import Waiting
 
 _UNDER_WAY = (State.RUNNING, State.SCHEDULED, State.READY)

@@ -7,13 +7,13 @@ from typing import NamedTuple
 from penstock.errors import SchemaBehind, SchemaError, SchemaMissing
 from penstock.model.durations import format_duration
 from penstock.model.health import Finding, ok, problem, warning
+from penstock.model.telling import count, some_of
 from penstock.model.workers import Peer
 from penstock.store.migrations import Applied, Migration, check_compatible
 
 LATE = timedelta(minutes=5)
 UNSEEN = timedelta(days=7)
 SILENT_LEASES = 2
-_NAMED = 5
 
 _SCHEMA = "schema version"
 _WORKERS = "workers"
@@ -60,12 +60,12 @@ def judge_workers(peers: Sequence[Peer], *, now: datetime, lease: timedelta) -> 
         longest = max(now - peer.beat_at for peer in silent)
         yield warning(
             _WORKERS,
-            f"{_counted(len(silent), 'worker')} of {len(peers)} sent no heartbeat for up to "
-            f"{_rough(longest)}: {_listed([peer.info.name or peer.info.id for peer in silent])}.",
+            f"{count(len(silent), 'worker')} of {len(peers)} sent no heartbeat for up to "
+            f"{_rough(longest)}: {some_of([peer.info.name or peer.info.id for peer in silent])}.",
             remedy="Start a worker, or let one go on: it recovers what they left.",
         )
     else:
-        yield ok(_WORKERS, f"{_counted(len(peers), 'worker')} alive.")
+        yield ok(_WORKERS, f"{count(len(peers), 'worker')} alive.")
 
 
 def judge_backlog(
@@ -75,11 +75,11 @@ def judge_backlog(
     waiting = [one for one in backlog if one.queue not in paused]
     held = [one for one in backlog if one.queue in paused]
     if held:
-        count = sum(one.ready for one in held)
+        ready = sum(one.ready for one in held)
         yield warning(
             _PAUSED,
-            f"{_counted(count, 'ready task')} in paused queues: "
-            f"{_listed(sorted({one.queue for one in held}))}.",
+            f"{count(ready, 'ready task')} in paused queues: "
+            f"{some_of(sorted({one.queue for one in held}))}.",
             remedy="Run `penstock resume QUEUE` once the reason for the pause is gone.",
         )
     unknown = [one for one in waiting if not _somebody_takes(one, peers)]
@@ -90,8 +90,8 @@ def judge_backlog(
     oldest = max(waiting, key=lambda one: one.oldest, default=None)
     if oldest is None or oldest.oldest < LATE:
         since = "" if oldest is None else f", the oldest for {_rough(oldest.oldest)}"
-        count = sum(one.ready for one in waiting)
-        yield ok(_OLDEST, f"{_counted(count, 'task')} ready{since}.")
+        ready = sum(one.ready for one in waiting)
+        yield ok(_OLDEST, f"{count(ready, 'task')} ready{since}.")
     else:
         yield warning(
             _OLDEST,
@@ -107,28 +107,28 @@ def _somebody_takes(one: Backlog, peers: Sequence[Peer]) -> bool:
 
 
 def _unknown(unknown: Sequence[Backlog], peers: Sequence[Peer]) -> Finding:
-    count = sum(one.ready for one in unknown)
+    ready = sum(one.ready for one in unknown)
     if not peers:
         return problem(
             _KNOWN,
-            f"{_counted(count, 'task')} ready, and no worker is alive.",
+            f"{count(ready, 'task')} ready, and no worker is alive.",
             remedy="Start one with `penstock worker MODULE:APP`.",
         )
-    named = _listed(sorted({f"{one.task} in queue {one.queue}" for one in unknown}))
+    named = some_of(sorted({f"{one.task} in queue {one.queue}" for one in unknown}))
     return problem(
         _KNOWN,
-        f"{_counted(count, 'ready task')} that no live worker takes: {named}.",
+        f"{count(ready, 'ready task')} that no live worker takes: {named}.",
         remedy="Start a worker whose App declares the task and which serves the queue; after a "
         'rename, keep the old name with `aliases=["…"]`.',
     )
 
 
-def judge_failed(count: int, oldest: timedelta | None) -> Finding:
+def judge_failed(failed: int, oldest: timedelta | None) -> Finding:
     if oldest is None:
         return ok(_FAILED, f"None has been failed for more than {format_duration(UNSEEN)}.")
     return warning(
         _FAILED,
-        f"{_counted(count, 'execution')} failed more than {format_duration(UNSEEN)} ago, the "
+        f"{count(failed, 'execution')} failed more than {format_duration(UNSEEN)} ago, the "
         f"first {_rough(oldest)} ago, and nobody has decided about them.",
         remedy="Look with `penstock list --state failed`; `penstock rerun` what should run, and "
         "`penstock dismiss` what nobody needs any more.",
@@ -144,12 +144,3 @@ def _rough(duration: timedelta) -> str:
     """To the second, or to the minute where hours are told: nobody compares these."""
     unit = timedelta(minutes=1) if duration >= timedelta(hours=1) else timedelta(seconds=1)
     return format_duration(duration // unit * unit)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

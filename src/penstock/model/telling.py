@@ -1,6 +1,6 @@
 """How facts are told to people: moments, spans of time, numbers, names and errors."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from penstock.model.durations import format_duration
@@ -32,6 +32,12 @@ def moment(at: datetime) -> str:
 
 def count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def some_of(names: Sequence[str], *, most: int = 5) -> str:
+    """Return a, b and 2 more, as they are and in their order."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def listed(names: Iterable[str], *, most: int = 3) -> str:
