@@ -38,6 +38,7 @@ class Maintenance:
         self._every = every
         self._when_ready = when_ready
         self._wake = threading.Event()
+        self._at_work = threading.Lock()
         self._stop = threading.Event()
         self._dead: set[Beat] = set()
         self._chores_at = 0.0
@@ -67,7 +68,8 @@ class Maintenance:
             self._wake.clear()
             self.last_turn = time.monotonic()
             try:
-                nap = self._do_what_is_due()
+                with self._at_work:
+                    nap = self._do_what_is_due()
             except StoreUnavailable as error:
                 self._outage.begins(error)
                 self._outage.wait(self._stop)
@@ -88,6 +90,12 @@ class Maintenance:
                 self._when_ready()
         until_chores = max(0.0, self._chores_at - time.monotonic())
         return until_chores if next_due is None else min(until_chores, next_due.total_seconds())
+
+    def finish_up(self) -> None:
+        """Promote and propagate; what this worker has begun of it elsewhere is done then, too."""
+        with self._at_work:
+            self.promote_all()
+            self._store.propagate()
 
     def promote_all(self) -> timedelta | None:
         """Make everything ready that is due; return how long until the next is."""

@@ -330,8 +330,7 @@ class Worker:
         taken = self._runner.taken
         if not (self._runner.idle and self._settler.idle):
             return False
-        self._maintenance.promote_all()
-        self._store.propagate()
+        self._maintenance.finish_up()
         # What has just been settled may have released others: ask once more.
         asked = self._claimer.look_again()
         while not self._claimer.found_nothing_since(asked):
