@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock import App, TaskFailed, TaskHandle
+from penstock.engine import settler
 from penstock.errors import StoreUnavailable
 from penstock.model.events import EventType
 from penstock.store.sqlite import connecting, sharing
@@ -133,6 +134,7 @@ def test_a_step_within_a_transaction_of_ones_own_fails_and_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(SqliteStore.__init__.__kwdefaults__ or {}, "busy_timeout", 0.3)
+    monkeypatch.setattr(settler, "STEP_PATIENCE", 0.5)
     path = tmp_path / "penstock.db"
     app = App(f"sqlite:///{path}", migrate=True)
 
@@ -151,4 +153,32 @@ def test_a_step_within_a_transaction_of_ones_own_fails_and_keeps_nobody_waiting(
         with pytest.raises(TaskFailed, match="StoreBusy"):
             stuck.result(timeout=20)
         assert free.result(timeout=20) == 2
+    app.close()
+
+
+def test_a_step_outlasts_a_lock_that_somebody_else_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SqliteStore.__init__.__kwdefaults__ or {}, "busy_timeout", 0.1)
+    path = tmp_path / "penstock.db"
+    app = App(f"sqlite:///{path}", migrate=True)
+    taken: list[int] = []
+    with closing(sqlite3.connect(path, check_same_thread=False)) as other:
+
+        def charge() -> int:
+            other.execute("BEGIN IMMEDIATE")
+            taken.append(1)
+            return 1
+
+        @app.task(retry=[0])
+        def steps(handle: TaskHandle) -> int:
+            return handle.step("charge", charge)
+
+        with app.worker():
+            execution = steps.enqueue()
+            wait_until(lambda: taken == [1])
+            time.sleep(0.5)  # several times as long as the store waits for a lock
+            other.rollback()
+            assert execution.result(timeout=20) == 1
+    assert taken == [1]
     app.close()

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 
@@ -30,6 +30,7 @@ FIRST_LOOK = 0.02  # at a transaction that a handler has left open, then less an
 LAST_LOOK = 1.0
 _SCHEDULED = frozenset({RetryScheduled, DeferredFor, SuspendedFor})
 RECORD_START_AFTER = 0.05  # short tasks tell their start with their outcome: no extra commit
+STEP_PATIENCE = 300.0  # a step that is refused has been taken, and will be taken again
 LONGEST_TELLING = 5.0  # an outage may keep a start back; who waits for it goes on then
 
 
@@ -59,6 +60,7 @@ class _Doubt:
 class _Remembered:
     step: StepDone
     written: "Future[bool]"
+    since: float = field(default_factory=time.monotonic)
 
 
 class Settler:
@@ -267,14 +269,16 @@ class Settler:
         """Nothing was written, for somebody keeps SQLite's lock: perhaps who waits here for us.
 
         A handler that defers, or takes a step, inside a transaction of its own would otherwise
-        keep everybody waiting for ever.
+        keep everybody waiting for ever. A step is kept for longer: its effect is there already.
         """
+        before = time.monotonic() - STEP_PATIENCE
         with self._changed:
             changes, steps = tuple(self._changes), tuple(self._steps)
             self._changes = deque(one for one in changes if one.sub_state is SubState.ACTIVE)
-            self._steps.clear()
-        deferrals = [one.written for one in changes if one.sub_state is SubState.DEFERRED]
-        for written in [*deferrals, *(one.written for one in steps)]:
+            self._steps = deque(one for one in steps if one.since > before)
+        refused = [one.written for one in changes if one.sub_state is SubState.DEFERRED]
+        refused += [one.written for one in steps if one.since <= before]
+        for written in refused:
             written.set_exception(busy)
 
     def _read_back(self) -> None:
