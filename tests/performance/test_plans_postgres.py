@@ -25,8 +25,8 @@ MOST_BLOCKS = 300  # a walk through the finished ones touches thousands
 DEEP = frozenset({"task_executions", "execution_events"})
 MUST_BE_SEEN = frozenset(
     {
-        "beat", "cancel", "chores", "claim_ready", "create", "held", "holders", "lanes",
-        "lock_outbox", "lock_tasks", "promote", "recover", "request_cancel", "settle",
+        "beat", "cancel", "chores", "claim_ready", "create", "create_fresh", "held", "holders",
+        "lanes", "lock_outbox", "lock_tasks", "promote", "recover", "request_cancel", "settle",
         "settled_before", "start", "strangers", "sweep", "roots_to_forget",
     }
 )  # fmt: skip

@@ -138,14 +138,14 @@ def test_those_who_are_run_again_wait_for_a_lock_once_and_not_one_after_the_othe
     file = SharedFile(str(tmp_path / "busy.db"), busy_timeout=0.2)
     file.write("make a table", lambda it: it.execute("CREATE TABLE said (word TEXT UNIQUE)"))
     other = sqlite3.connect(tmp_path / "busy.db", isolation_level=None, check_same_thread=False)
-    roll_back = file._roll_back
+    undo = file._undo
 
-    def lose_the_lock(connection: sqlite3.Connection) -> None:
-        roll_back(connection)
+    def lose_the_lock(connection: sqlite3.Connection, error: BaseException) -> None:
+        undo(connection, error)
         if not other.in_transaction:
             other.execute("BEGIN IMMEDIATE")
 
-    file._roll_back = lose_the_lock  # type: ignore[method-assign]
+    file._undo = lose_the_lock  # type: ignore[method-assign]
     begun = time.monotonic()
 
     answers = run_group(file, [say("a"), say("a"), *(say(str(n)) for n in range(20))])
@@ -154,6 +154,23 @@ def test_those_who_are_run_again_wait_for_a_lock_once_and_not_one_after_the_othe
     assert all(isinstance(answer, StoreBusy) for answer in answers)
     other.close()
     file.close()
+
+
+def test_the_log_is_long_for_a_workers_batches_only(tmp_path: Path) -> None:
+    file = SharedFile(str(tmp_path / "log.db"), busy_timeout=0.2)
+
+    assert file.write("ask", pages_of_log) == 1000
+    file.expect_batches()
+    assert file.write("ask", pages_of_log) == 4000
+    file.close()
+    assert file.write("ask of a new connection", pages_of_log) == 4000
+    file.close()
+
+
+def pages_of_log(connection: sqlite3.Connection) -> int:
+    (pages,) = connection.execute("PRAGMA wal_autocheckpoint").fetchone()
+    assert isinstance(pages, int)
+    return pages
 
 
 def run_group(

@@ -145,11 +145,11 @@ class Client:
 
     def _holders(self, created: Sequence[Created]) -> dict[str, Snapshot]:
         """Read the executions that had the keys already, as far as they are committed."""
-        taken = list({answer.id for answer in created if not answer.created})
+        taken = [answer.id for answer in created if not answer.created]
         if not taken:
             return {}
         try:
-            return {holder.id: holder for holder in self.store.get(taken)}
+            return {holder.id: holder for holder in self.store.get(list(set(taken)))}
         except StoreUnavailable:
             return {}  # what was asked for is written, and must not look as if it were not
 

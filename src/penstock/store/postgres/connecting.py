@@ -7,12 +7,11 @@ died with the server one after the other.
 
 import os
 import random
-import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import psycopg
@@ -71,7 +70,10 @@ class Connections:
 
     def _start_afresh(self) -> None:
         self._idle: deque[WatchedConnection] = deque()
-        self._free = threading.Semaphore(self._most)
+        # Not a semaphore, which is written in Python and takes as long as ten of these.
+        self._free: SimpleQueue[None] = SimpleQueue()
+        for _ in range(self._most):
+            self._free.put(None)
         self._out_of_reach = False  # whether the last connection could not be made
 
     def run(
@@ -87,8 +89,7 @@ class Connections:
         repeats = 1 if repeatable else 0
         while True:
             try:
-                with self._lent() as connection:
-                    return work(connection)
+                return self._lend(work)
             except _CONFLICTS as error:
                 conflicts += 1
                 if conflicts > MOST_CONFLICTS:
@@ -103,16 +104,17 @@ class Connections:
             except (psycopg.DataError, psycopg.IntegrityError) as error:
                 raise StoreRefused(doing, because=error) from error
 
-    @contextmanager
-    def _lent(self) -> Iterator[WatchedConnection]:
+    def _lend(self, work: Callable[[WatchedConnection], T]) -> T:
         free, idle = self._free, self._idle
-        if not free.acquire(timeout=LONGEST_WAIT):
+        try:
+            free.get(timeout=LONGEST_WAIT)
+        except Empty:
             message = f"all {self._most} connections have been in use for {LONGEST_WAIT:g} s"
-            raise TimeoutError(message)
+            raise TimeoutError(message) from None
         try:
             connection = self._idle_or_new(idle)
             try:
-                yield connection
+                return work(connection)
             except errors.ReadOnlySqlTransaction:
                 # A replica, or what was the primary: the next connection may find the new one.
                 connection.close()
@@ -124,7 +126,7 @@ class Connections:
                 else:
                     idle.append(connection)
         finally:
-            free.release()
+            free.put(None)
 
     def _idle_or_new(self, idle: deque[WatchedConnection]) -> WatchedConnection:
         try:

@@ -114,6 +114,28 @@ WITH created AS (
 SELECT id::text, CASE WHEN :notify::text = 'yes' THEN pg_notify(penstock.wake_channel(:queue::text), 'ready')::text END
 FROM created;
 
+-- name: create_fresh
+-- The same in a transaction of our own, where it may fail if the execution is there already: what
+-- need not be compared or handed on takes a tenth less of the server's time.
+WITH created AS (
+    INSERT INTO penstock.task_executions (
+        id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, trace, created_at
+    )
+    VALUES (
+        :id::text::uuid, :id::text::uuid, :task::text, :queue::text, :priority::text::integer, :args::text, 'ready',
+        :max_crashes::text::integer, :follow_ups::text, :trace::text, coalesce(:now::text::timestamptz, now())
+    )
+), ready AS (
+    INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, task)
+    VALUES (:id::text::uuid, :queue::text, :priority::text::integer, :task::text)
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
+    VALUES
+        (:id::text::uuid, :id::text::uuid, 'task.created', coalesce(:now::text::timestamptz, now())),
+        (:id::text::uuid, :id::text::uuid, 'task.marked_ready', coalesce(:now::text::timestamptz, now()))
+)
+SELECT CASE WHEN :notify::text = 'yes' THEN pg_notify(penstock.wake_channel(:queue::text), 'ready')::text END;
+
 -- name: create_ready
 -- The same for many that nothing holds back. One that is there already fails the statement, so
 -- nothing has to be compared with what was written. The two events of an execution follow each

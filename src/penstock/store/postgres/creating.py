@@ -39,6 +39,16 @@ def create(
     return (yield from undone_on_error(statements, script))
 
 
+def create_fresh(session: Session, new: NewExecution, *, notify: bool) -> list[Created] | None:
+    """Write one that nothing holds back. None if it is there already: then nothing was written."""
+    parameters = {**encode_one(new), **_moment(session.now, notify)}
+    try:
+        session.rows("create_fresh", **parameters)
+    except UniqueViolation:
+        return None
+    return [Created(new.id, created=True, state=State.READY)]
+
+
 def create_many(
     session: Session, executions: Sequence[NewExecution], *, notify: bool
 ) -> list[Created] | None:

@@ -88,10 +88,12 @@ class WatchedConnection(psycopg.Connection[Row]):
         cursor.execute(statement, parameters)
         # Not by its description, which is made anew each time it is asked for.
         rows = [] if cursor.rownumber is None else cursor.fetchall()
-        if len(rows) <= MOST_KEPT and not any(
-            isinstance(value, str) and len(value) > LONGEST_KEPT for value in parameters.values()
-        ):
-            self._answering = cursor
+        if len(rows) > MOST_KEPT:
+            return rows
+        for value in parameters.values():
+            if isinstance(value, str) and len(value) > LONGEST_KEPT:
+                return rows
+        self._answering = cursor
         return rows
 
     def wait(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the driver has it

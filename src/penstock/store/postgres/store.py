@@ -7,7 +7,6 @@ one statement, and so one round trip, each.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -69,7 +68,7 @@ from penstock.store.postgres import (
     waiting,
 )
 from penstock.store.postgres.connecting import Connections
-from penstock.store.postgres.creating import IN_A_STATEMENT, create, create_many
+from penstock.store.postgres.creating import IN_A_STATEMENT, create, create_fresh, create_many
 from penstock.store.postgres.deadlines import WatchedConnection
 from penstock.store.postgres.session import Session
 from penstock.store.postgres.wakeups import PostgresDistributor
@@ -143,15 +142,22 @@ class PostgresStore(Steered, Remembers, OnCallers):
     def create(self, executions: Sequence[NewExecution], *, notify: bool = True) -> list[Created]:
         if not executions:
             return []
+        notify = notify and self._notify
         free = all(new.key is None and new.serial is None for new in executions)
 
         def write(session: Session) -> list[Created]:
-            if free and len(executions) > IN_A_STATEMENT and Pipeline.is_supported():
-                created = create_many(session, executions, notify=notify and self._notify)
-                if created is not None:
-                    return created
-            with nullcontext() if free else session.transaction():
-                return run(self._creating(executions, notify=notify), session.execute)
+            created = None
+            if len(executions) == 1 and executions[0].is_free:
+                created = create_fresh(session, executions[0], notify=notify)
+            elif free and len(executions) > IN_A_STATEMENT and Pipeline.is_supported():
+                created = create_many(session, executions, notify=notify)
+            if created is not None:
+                return created
+            script = self._creating(executions, notify=notify)
+            if free:
+                return run(script, session.execute)
+            with session.transaction():
+                return run(script, session.execute)
 
         return self._run("enqueue", write)
 

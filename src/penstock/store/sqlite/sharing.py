@@ -9,12 +9,19 @@ import sqlite3
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from penstock.errors import StoreBusy
-from penstock.store.sqlite.connecting import meaning, open_reader, open_writer, patiently
+from penstock.store.sqlite.connecting import (
+    keep_long_log,
+    meaning,
+    open_reader,
+    open_writer,
+    patiently,
+)
 
 T = TypeVar("T")
 
@@ -30,6 +37,8 @@ _graveyard: list[sqlite3.Connection] = []  # a parent's connections: never to be
 
 class _Job:
     """What one thread wants to write, and what came of it."""
+
+    __slots__ = ("doing", "done", "error", "work")
 
     def __init__(self, doing: str, work: Callable[[sqlite3.Connection], None]) -> None:
         self.doing = doing
@@ -47,6 +56,7 @@ class SharedFile:
         self.listeners: set[threading.Event] = set()  # who waits for work in this process
         self.life = 0  # rises when a database in memory is lost and begins anew
         self._busy_timeout = busy_timeout
+        self._has_batches = False
         self._writer: sqlite3.Connection | None = None
         self._readers: deque[sqlite3.Connection] = deque()
         self._start_afresh()
@@ -88,20 +98,34 @@ class SharedFile:
             raise job.error
         return results[0]
 
+    def expect_batches(self) -> None:
+        """Prepare for what a worker writes: hundreds of rows at a time."""
+        with self._lock:
+            self._has_batches = True
+            if self._writer is not None:
+                keep_long_log(self._writer)
+
     def write_if_free(self, doing: str, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """Do `work` in a transaction if no other connection has one; None if one has."""
         # Whoever has our lock may be waiting for that other connection.
         if not self._lock.acquire(timeout=HARDLY_WAITS):
             return None
         try:
-            with self._transaction(doing, patience=0) as connection:
-                return work(connection)
+            connection = self._begin(doing, patience=0)
+            try:
+                result = work(connection)
+                self._commit(connection, doing)
+            except BaseException as error:
+                self._undo(connection, error)
+                raise
         except StoreBusy:
             return None
         except Exception as error:
             if (meant := self._meaning(error, doing)) is error:
                 raise
             raise meant from error
+        else:
+            return result
         finally:
             self._lock.release()
 
@@ -115,11 +139,16 @@ class SharedFile:
         job_is_at_fault = False
         try:
             # No savepoint between them: SQLite would keep every page that they change twice.
-            with self._transaction(group[0].doing) as connection:
+            connection = self._begin(group[0].doing)
+            try:
                 job_is_at_fault = True
                 for job in group:
                     job.work(connection)
                 job_is_at_fault = False
+                self._commit(connection, group[0].doing)
+            except BaseException as error:
+                self._undo(connection, error)
+                raise
         except BaseException as error:
             self._fail(group, error)
             if not isinstance(error, Exception):
@@ -149,36 +178,29 @@ class SharedFile:
         for job in group:
             job.error = self._meaning(error, job.doing)
 
-    @contextmanager
-    def _transaction(
-        self, doing: str, *, patience: float | None = None
-    ) -> Iterator[sqlite3.Connection]:
+    def _begin(self, doing: str, *, patience: float | None = None) -> sqlite3.Connection:
         connection = self._opened_writer()
         self._patiently(connection, "BEGIN IMMEDIATE", doing, patience)
-        try:
-            yield connection
-            self._patiently(connection, "COMMIT", doing)
-        except sqlite3.OperationalError:
-            # A full disk, for one, has rolled everything back already. What the connection
-            # is still good for is unclear; a new one will know.
-            self._roll_back(connection)
-            if not self.in_memory:
-                self._writer = None
-                connection.close()
-            raise
-        except BaseException:
-            self._roll_back(connection)
-            raise
+        return connection
 
-    @staticmethod
-    def _roll_back(connection: sqlite3.Connection) -> None:
+    def _commit(self, connection: sqlite3.Connection, doing: str) -> None:
+        self._patiently(connection, "COMMIT", doing)
+
+    def _undo(self, connection: sqlite3.Connection, error: BaseException) -> None:
         with suppress(sqlite3.OperationalError):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+        # A full disk, for one, has rolled everything back already. What the connection
+        # is still good for is unclear; a new one will know.
+        if isinstance(error, sqlite3.OperationalError) and not self.in_memory:
+            self._writer = None
+            connection.close()
 
     def _opened_writer(self) -> sqlite3.Connection:
         if self._writer is None:
             self._writer = open_writer(self.path, busy_timeout=self._busy_timeout)
+            if self._has_batches:
+                keep_long_log(self._writer)
         return self._writer
 
     def _patiently(
@@ -189,7 +211,7 @@ class SharedFile:
         patience: float | None = None,
     ) -> None:
         timeout = self._busy_timeout if patience is None else patience
-        patiently(lambda: connection.execute(sql), doing=doing, timeout=timeout)
+        patiently(partial(connection.execute, sql), doing=doing, timeout=timeout)
 
     def tell_of_work(self) -> None:
         """Wake whoever waits for work in this process; the others see the file change."""

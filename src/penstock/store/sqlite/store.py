@@ -346,6 +346,7 @@ class SqliteStore(Steered, Remembers, OnCallers):
 
     def register(self, worker: WorkerInfo) -> None:
         encode_strings([worker.id])  # refuses what PostgreSQL would refuse
+        self._file.expect_batches()
         self._write(
             "register a worker",
             lambda transaction: transaction.rows(
