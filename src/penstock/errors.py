@@ -227,7 +227,7 @@ class StoreUnavailable(StoreError):
     def __init__(self, doing: str, *, because: BaseException) -> None:
         self.doing = doing
         super().__init__(
-            f"The database gave no answer while we tried to {doing}: {_first_line(because)}. "
+            f"The database gave no answer while we tried to {doing}: {first_line(because)}. "
             "It is unknown whether it was done. Repeating the same request is safe; each enqueue() "
             "or start() makes a new one."
         )
@@ -262,7 +262,7 @@ class StoreRefused(StoreError):
 
     def __init__(self, doing: str, *, because: BaseException) -> None:
         self.doing = doing
-        self.reason = _first_line(because)
+        self.reason = first_line(because)
         super().__init__(f"The database refused to {doing}: {self.reason}. Nothing was written.")
 
 
@@ -318,6 +318,7 @@ class SchemaChanged(SchemaError):
         )
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What an error says, in a line that a sentence can end with."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0].rstrip(".")

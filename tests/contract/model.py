@@ -207,10 +207,13 @@ class Model:
             if one.worker_id is not None and one.worker_id not in self.beats
         ]
         orphans.sort(key=lambda one: one.seq)
+        lost = [one.worker_id or "" for one in orphans]
         for one in orphans:
             self._take_back(one, observer)
         self._advance({one.serial for one in orphans if one.serial and not one.live})
-        return [Recovered(one.id, one.state) for one in orphans]
+        return [
+            Recovered(one.id, one.state, whose) for one, whose in zip(orphans, lost, strict=True)
+        ]
 
     def reconcile(self, worker_id: str, held: Sequence[Lease]) -> list[Lease]:
         lost = [lease for lease in held if self._held(lease) is None]

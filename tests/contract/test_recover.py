@@ -34,7 +34,9 @@ def test_what_a_dead_worker_left_is_ready_again_and_explained(
     store.start([claimed.lease])
     clock.advance(MINUTE)
 
-    assert declare_dead(store, WORKER) == [Recovered(claimed.lease.execution_id, State.READY)]
+    assert declare_dead(store, WORKER) == [
+        Recovered(claimed.lease.execution_id, State.READY, WORKER)
+    ]
 
     stored = get(store, claimed.lease.execution_id)
     assert (stored.state, stored.worker_id, stored.sub_state) == (State.READY, None, None)
@@ -152,7 +154,7 @@ def test_a_task_that_never_starts_is_never_abandoned(store: Store) -> None:
     for n in range(4):
         victim = worker(store, f"victim-{n}")
         assert ids(claim(store, victim)) == [task_id]
-        assert declare_dead(store, victim) == [Recovered(task_id, State.READY)]
+        assert declare_dead(store, victim) == [Recovered(task_id, State.READY, victim)]
 
     assert get(store, task_id).crashes == 0
 
@@ -182,7 +184,9 @@ def test_a_task_that_was_asked_to_stop_is_cancelled_when_its_worker_dies(store: 
     claimed = run_one(store)
     store.cancel([claimed.lease.execution_id])
 
-    assert declare_dead(store, WORKER) == [Recovered(claimed.lease.execution_id, State.CANCELLED)]
+    assert declare_dead(store, WORKER) == [
+        Recovered(claimed.lease.execution_id, State.CANCELLED, WORKER)
+    ]
     assert last_event(store, claimed.lease.execution_id).type == "task.cancelled"
 
 
@@ -200,7 +204,7 @@ def test_what_a_worker_left_when_it_stopped_is_recovered_too(store: Store) -> No
     worker(store, OBSERVER)
     store.unregister(WORKER)
 
-    assert store.recover(OBSERVER) == [Recovered(claimed.lease.execution_id, State.READY)]
+    assert store.recover(OBSERVER) == [Recovered(claimed.lease.execution_id, State.READY, WORKER)]
 
 
 def test_recovering_again_changes_nothing(store: Store) -> None:

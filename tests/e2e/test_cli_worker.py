@@ -122,7 +122,7 @@ def test_a_message_cannot_look_like_another_line_of_the_log(on_sqlite: CommandLi
     on_sqlite.enqueue("break_down", json.dumps({"what": f"a wheel\n{forged}"}))
     lines = on_sqlite.alone("worker", "shop:app", "--until-idle").err.splitlines()
     assert forged not in lines
-    assert any(line.endswith(f"failed for good: a wheel\\n{forged}") for line in lines)
+    assert any(line.endswith(f"failed for good: RuntimeError: a wheel\\n{forged}") for line in lines)
 
 
 def test_a_traceback_in_the_text_log_keeps_its_lines() -> None:
@@ -163,7 +163,7 @@ def test_the_log_level_decides_what_is_worth_a_line(on_sqlite: CommandLine) -> N
     answer = on_sqlite.alone("worker", "shop:app", "--until-idle", "--log-level", "error")
     assert answer.status == 0
     (line,) = answer.err.splitlines()
-    assert line.endswith("failed for good: a wheel")
+    assert line.endswith("failed for good: RuntimeError: a wheel")
 
 
 def test_a_signal_gives_back_what_cannot_finish_and_ends_in_good_order(

@@ -13,7 +13,7 @@ import click
 
 from penstock.app import App
 from penstock.engine.requests import checked_text
-from penstock.errors import FileMisplaced, StoreError, StoreUnavailable
+from penstock.errors import FileMisplaced, StoreError, StoreUnavailable, first_line
 from penstock.settings import Settings, hide_password, load_settings
 from penstock.store.contract import Store
 from penstock.store.opening import open_store, sqlite_path
@@ -54,7 +54,7 @@ class NoAnswer(StoreUnavailable):
     def __init__(self, url: str, *, because: BaseException) -> None:
         super().__init__("connect", because=because)
         self.url = hide_password(url)
-        told = _first_line(because)
+        told = first_line(because)
         if any(words in told for words in _FULL):
             sentence = (
                 f"The database {self.url} takes no more connections: {told}. Close some that "
@@ -104,7 +104,7 @@ class RoleForbidden(StoreError):
             "docs/how-to/operate/grant-privileges.md lists, or use a role that has it."
         )
         super().__init__(
-            f"The role that {self.url} names may not do this: {_first_line(because)}. {next_step}"
+            f"The role that {self.url} names may not do this: {first_line(because)}. {next_step}"
         )
 
 
@@ -113,7 +113,7 @@ class PoolerRefuses(StoreError):
 
     def __init__(self, url: str, *, because: BaseException) -> None:
         self.url = hide_password(url)
-        told = _first_line(because)
+        told = first_line(because)
         super().__init__(
             f"The pooler at {self.url} refuses our connections: {told[told.find(_REFUSED) :]}. "
             "Write `ignore_startup_parameters = options` in pgbouncer.ini, and give the role the "
@@ -129,7 +129,7 @@ class NoDatabaseNamed(StoreError):
         self.url = hide_password(url)
         super().__init__(
             f"No database was named, and the default, {self.url}, does not answer "
-            f"({_first_line(because.__cause__ or because)}). Pass --database URL, set "
+            f"({first_line(because.__cause__ or because)}). Pass --database URL, set "
             "PENSTOCK_DATABASE_URL, or write `url` below [database] in penstock.toml."
         )
 
@@ -277,10 +277,6 @@ def _refuse_silence(url: str) -> None:
         psycopg.connect(url, connect_timeout=CONNECT_TIMEOUT).close()
     except psycopg.Error as error:
         raise NoAnswer(url, because=error) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".")
 
 
 def database_options(command: Command) -> Command:

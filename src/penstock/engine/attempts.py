@@ -211,7 +211,7 @@ class Attempt(msgspec.Struct, eq=False):
         if isinstance(error, Suspend):
             return error.outcome(self._told())
         stored = stored or stored_error(error)
-        said = message_of(error) or type(error).__name__
+        said = ": ".join(filter(None, (type(error).__name__, message_of(error))))
         delay = (
             None
             if isinstance(error, _BEYOND_RETRY)

@@ -6,12 +6,15 @@ It sleeps until the next scheduled task is due, and looks at the rest now and th
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
 from penstock.engine.hooks import NOBODY, HookSet
 from penstock.engine.outages import Outage
 from penstock.errors import StoreUnavailable
+from penstock.model.executions import Recovered
+from penstock.model.telling import count, some_of
 from penstock.model.workers import Beat
 from penstock.store.contract import Store
 
@@ -112,8 +115,13 @@ class Maintenance:
             if recovered:
                 if self._hooks:
                     self._hooks.executions_recovered(recovered)
-                log.warning("recovered tasks that dead workers had left: %d", len(recovered))
+                log.warning("recovered %s", _whose(recovered))
                 self._when_ready()
             if len(recovered) < BATCH:
                 self._dead -= dead
                 return
+
+
+def _whose(recovered: Sequence[Recovered]) -> str:
+    left = Counter(one.lost_worker for one in recovered)
+    return some_of([f"{count(n, 'task')} of the dead worker {whose}" for whose, n in left.items()])

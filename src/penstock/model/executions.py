@@ -118,6 +118,7 @@ class Recovered(NamedTuple):
 
     id: str
     state: State
+    lost_worker: str
 
 
 class Promoted(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, first_line
 
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
 
@@ -74,7 +74,7 @@ def encode(value: object) -> str:
         plain = msgspec.to_builtins(value, enc_hook=_plain)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         _Inspector().inspect(value)
-        raise InvalidPayload("$", _first_line(error), _GIVE_PLAIN_DATA) from error
+        raise InvalidPayload("$", first_line(error), _GIVE_PLAIN_DATA) from error
     if len(data) > MAX_PAYLOAD_BYTES:
         _refuse_size(len(data), path=_path_to_the_heaviest(read_back, len(data)))
     # msgspec writes null for NaN, and one key twice for 1 and "1": both differ when read back.
@@ -93,7 +93,7 @@ def decode(text: str) -> object:
     try:
         return _decoder.decode(text)
     except (UnicodeError, msgspec.DecodeError, RecursionError) as error:
-        raise InvalidPayload("$", _first_line(error), _GIVE_JSON) from error
+        raise InvalidPayload("$", first_line(error), _GIVE_JSON) from error
 
 
 def check(text: str) -> str:
@@ -178,7 +178,7 @@ class _Inspector:
         try:
             plain = msgspec.to_builtins(value, enc_hook=_plain)
         except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-            raise InvalidPayload(path, _first_line(error), _GIVE_PLAIN_DATA) from error
+            raise InvalidPayload(path, first_line(error), _GIVE_PLAIN_DATA) from error
         if plain is not value:
             self.inspect(plain, path)
 
@@ -275,11 +275,11 @@ def _refuse_unreadable(text: str, error: Exception) -> NoReturn:
     try:
         value = json.loads(text)
     except ValueError:
-        raise InvalidPayload("$", _first_line(error), _GIVE_JSON) from error
+        raise InvalidPayload("$", first_line(error), _GIVE_JSON) from error
     except RecursionError:
         raise _too_deep("$") from error
     _Inspector().inspect(value)
-    raise InvalidPayload("$", _first_line(error), _GIVE_JSON) from error
+    raise InvalidPayload("$", first_line(error), _GIVE_JSON) from error
 
 
 def _too_deep(path: str) -> InvalidPayload:
@@ -288,10 +288,6 @@ def _too_deep(path: str) -> InvalidPayload:
 
 def _no_json_for(value: object) -> TypeError:
     return TypeError(f"there is no JSON for values of type {type(value).__qualname__}")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def _is_deep(text: str, value: object) -> bool:

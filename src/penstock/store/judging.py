@@ -61,7 +61,7 @@ def judge_workers(peers: Sequence[Peer], *, now: datetime, lease: timedelta) -> 
         yield warning(
             _WORKERS,
             f"{count(len(silent), 'worker')} of {len(peers)} sent no heartbeat for up to "
-            f"{_rough(longest)}: {some_of([peer.info.name or peer.info.id for peer in silent])}.",
+            f"{rough(longest)}: {some_of([peer.info.name or peer.info.id for peer in silent])}.",
             remedy="Start a worker, or let one go on: it recovers what they left.",
         )
     else:
@@ -89,14 +89,14 @@ def judge_backlog(
         yield ok(_KNOWN, "Every ready task is known to a live worker that serves its queue.")
     oldest = max(waiting, key=lambda one: one.oldest, default=None)
     if oldest is None or oldest.oldest < LATE:
-        since = "" if oldest is None else f", the oldest for {_rough(oldest.oldest)}"
+        since = "" if oldest is None else f", the oldest for {rough(oldest.oldest)}"
         ready = sum(one.ready for one in waiting)
         yield ok(_OLDEST, f"{count(ready, 'task')} ready{since}.")
     else:
         yield warning(
             _OLDEST,
             f"A task {oldest.task!r} in queue {oldest.queue!r} has been ready for "
-            f"{_rough(oldest.oldest)}.",
+            f"{rough(oldest.oldest)}.",
             remedy="Start more workers for this queue or give them more slots; `penstock why ID` "
             "says what one execution waits for.",
         )
@@ -129,7 +129,7 @@ def judge_failed(failed: int, oldest: timedelta | None) -> Finding:
     return warning(
         _FAILED,
         f"{count(failed, 'execution')} failed more than {format_duration(UNSEEN)} ago, the "
-        f"first {_rough(oldest)} ago, and nobody has decided about them.",
+        f"first {rough(oldest)} ago, and nobody has decided about them.",
         remedy="Look with `penstock list --state failed`; `penstock rerun` what should run, and "
         "`penstock dismiss` what nobody needs any more.",
     )
@@ -140,7 +140,7 @@ def is_silent(peer: Peer, *, now: datetime, lease: timedelta) -> bool:
     return now - peer.beat_at > SILENT_LEASES * lease
 
 
-def _rough(duration: timedelta) -> str:
+def rough(duration: timedelta) -> str:
     """To the second, or to the minute where hours are told: nobody compares these."""
     unit = timedelta(minutes=1) if duration >= timedelta(hours=1) else timedelta(seconds=1)
     return format_duration(duration // unit * unit)

@@ -20,6 +20,7 @@ from penstock.store.judging import (
     judge_backlog,
     judge_failed,
     judge_workers,
+    rough,
 )
 from penstock.store.postgres.connecting import KEEPALIVES, is_pooled
 from penstock.store.postgres.migrating import shipped
@@ -215,17 +216,13 @@ def _judge_transactions(session: Session) -> Finding:
         kind = "prepared" if pid is None else "open"
         return judge(
             "open transactions",
-            f"A transaction of {whose} ({state}) has been {kind} for {_rough(age)}: no dead row "
+            f"A transaction of {whose} ({state}) has been {kind} for {rough(age)}: no dead row "
             "that is younger can be removed.",
             remedy=f"COMMIT PREPARED or ROLLBACK PREPARED '{whose}'."
             if pid is None
             else f"End it where it was begun, or with SELECT pg_terminate_backend({pid}).",
         )
     return ok("open transactions", f"None is older than {format_duration(LONG_TRANSACTION)}.")
-
-
-def _rough(age: timedelta) -> str:
-    return format_duration(age // timedelta(seconds=1) * timedelta(seconds=1))
 
 
 # --- the work ---------------------------------------------------------------------------

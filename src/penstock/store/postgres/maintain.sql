@@ -141,7 +141,9 @@ WITH moment AS MATERIALIZED (
     SELECT count(pg_notify(penstock.wake_channel(queue), 'ready')) AS queues
     FROM (SELECT DISTINCT queue FROM moved WHERE :notify AND state = 'ready') AS touched
 )
-SELECT moved.id::text, moved.state, moved.serial, woken.queues FROM moved CROSS JOIN woken ORDER BY moved.seq;
+SELECT moved.id::text, moved.state, moved.serial, moved.lost_worker, woken.queues
+FROM moved CROSS JOIN woken
+ORDER BY moved.seq;
 
 -- name: strangers
 -- What the worker has in the database and not in its hands. Its claims and its

@@ -88,4 +88,4 @@ def recover(
         follow(session, [row[0] for row in ended])
         leave_orphans(session, [row[0] for row in ended if row[1] == State.CANCELLED])
         advance(session, {row[2] for row in ended if row[2] is not None})
-        return [Recovered(row[0], State(row[1])) for row in rows]
+        return [Recovered(row[0], State(row[1]), row[3]) for row in rows]

@@ -32,13 +32,13 @@ from penstock.model.executions import (
 )
 from penstock.model.gauges import Gauges
 from penstock.model.health import Finding, Level
-from penstock.model.outcomes import Outcome, Released
+from penstock.model.outcomes import Outcome
 from penstock.model.runs import NewRun, RunAnswer
 from penstock.model.states import SubState
 from penstock.model.waiting import QueueDepth, Waiting
 from penstock.model.wakeups import Chores
 from penstock.model.workers import Beat, Pulse, WorkerInfo
-from penstock.store.batches import encode_leases, event_data
+from penstock.store.attempting import Attempts
 from penstock.store.connections.callers import Callers
 from penstock.store.connections.checking import OurSchema
 from penstock.store.contract import Store
@@ -75,7 +75,6 @@ from penstock.store.postgres.wakeups import PostgresDistributor
 from penstock.store.remembering import Remembers
 from penstock.store.runs import RunWriter
 from penstock.store.scripts import Row, Script, run
-from penstock.store.settling import settle_each
 from penstock.store.sql import load_statements
 from penstock.store.starting import start as start_runs
 from penstock.store.steered import Steered
@@ -86,7 +85,7 @@ CANCEL_TRIES = 10
 LONGEST_PULSE = 10.0
 
 
-class PostgresStore(Steered, Remembers, OnCallers):
+class PostgresStore(Steered, Remembers, Attempts, OnCallers):
     """Keeps executions in the tables of one schema of a PostgreSQL database."""
 
     one_writer = False
@@ -218,33 +217,17 @@ class PostgresStore(Steered, Remembers, OnCallers):
             repeatable=False,
         )
 
-    def start(
-        self, leases: Sequence[Lease], *, started_at: Sequence[datetime] | None = None
-    ) -> list[Lease]:
-        if not leases:
-            return []
+    def _start(self, leases: Sequence[Lease], started_at: Sequence[datetime] | None) -> list[Lease]:
         return self._run(
             "record a start", lambda session: settling.start(session, leases, started_at)
         )
 
-    def settle(self, outcomes: Sequence[Outcome]) -> list[Lease]:
-        return settle_each(outcomes, self._settle) if outcomes else []
-
     def _settle(self, outcomes: Sequence[Outcome]) -> list[Lease]:
         return self._run("settle", lambda session: settling.settle(session, outcomes))
-
-    def defer(self, leases: Sequence[Lease], *, reason: str | None = None) -> list[Lease]:
-        data = event_data(reason=reason)
-        return self._change_sub_state(leases, SubState.DEFERRED, EventType.DEFERRED, data)
-
-    def undefer(self, leases: Sequence[Lease]) -> list[Lease]:
-        return self._change_sub_state(leases, SubState.ACTIVE, EventType.RESUMED, None)
 
     def _change_sub_state(
         self, leases: Sequence[Lease], sub_state: SubState, event: EventType, data: str | None
     ) -> list[Lease]:
-        if not leases:
-            return []
         return self._run(
             f"mark a task as {sub_state}",
             lambda session: settling.change_sub_state(session, leases, sub_state, event, data),
@@ -399,27 +382,14 @@ class PostgresStore(Steered, Remembers, OnCallers):
             self.propagate()
         return recovered
 
-    def reconcile(self, worker_id: str, held: Collection[Lease]) -> list[Lease]:
-        leases = list(held)
-        batch = encode_leases(leases)
-
+    def _compare(
+        self, worker_id: str, leases: Sequence[Lease], batch: str
+    ) -> tuple[list[Row], list[Lease]]:
         def compare(session: Session) -> tuple[list[Row], list[Lease]]:
             strangers = session.rows("strangers", worker_id=worker_id, batch=batch)
             return strangers, settling.lost(session, leases, batch)
 
-        strangers, lost = self._run("compare leases", compare)
-        self.settle(
-            [
-                Released(
-                    lease=Lease(execution_id, fence, worker_id),
-                    serial=serial,
-                    run_id=run_id,
-                    reason="the reply to its claim was lost",
-                )
-                for execution_id, fence, serial, run_id in strangers
-            ]
-        )
-        return lost
+        return self._run("compare leases", compare)
 
     # --- people -----------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ def recover(
         run(advance(transaction.statements, serials, now=transaction.now), transaction.execute)
     run_ids = {row[1] for row in rows if row[1] != row[0]}
     run(go_on(transaction.statements, run_ids, now=transaction.now), transaction.execute)
-    return [Recovered(row[0], State(row[6])) for row in rows]
+    return [Recovered(row[0], State(row[6]), lost_worker[row[0]]) for row in rows]
 
 
 _EVENT_OF = {

@@ -30,13 +30,14 @@ from penstock.model.executions import (
 )
 from penstock.model.gauges import Gauges
 from penstock.model.health import Finding, Level
-from penstock.model.outcomes import Outcome, Released
+from penstock.model.outcomes import Outcome
 from penstock.model.runs import NewRun, RunAnswer
 from penstock.model.states import State, SubState
 from penstock.model.waiting import QueueDepth, Waiting
 from penstock.model.wakeups import Chores
 from penstock.model.workers import Beat, Pulse, WorkerInfo
-from penstock.store.batches import encode_leases, encode_strings, event_data, moment_at
+from penstock.store.attempting import Attempts
+from penstock.store.batches import encode_strings, moment_at
 from penstock.store.connections.callers import Callers
 from penstock.store.connections.checking import OurFile
 from penstock.store.contract import Store
@@ -52,7 +53,6 @@ from penstock.store.on_callers import OnCallers
 from penstock.store.remembering import Remembers
 from penstock.store.runs import RunWriter
 from penstock.store.scripts import Row, Script, run, undone_on_error
-from penstock.store.settling import settle_each
 from penstock.store.sql import load_statements
 from penstock.store.sqlite import (
     claiming,
@@ -80,7 +80,7 @@ T = TypeVar("T")
 _NEVER = -1
 
 
-class SqliteStore(Steered, Remembers, OnCallers):
+class SqliteStore(Steered, Remembers, Attempts, OnCallers):
     """Keeps executions in the tables of one SQLite file, or in memory (`:memory:`)."""
 
     one_writer = True
@@ -224,17 +224,10 @@ class SqliteStore(Steered, Remembers, OnCallers):
         )
         return handed_out.claimed()
 
-    def start(
-        self, leases: Sequence[Lease], *, started_at: Sequence[datetime] | None = None
-    ) -> list[Lease]:
-        if not leases:
-            return []
+    def _start(self, leases: Sequence[Lease], started_at: Sequence[datetime] | None) -> list[Lease]:
         return self._write(
             "record a start", lambda transaction: settling.start(transaction, leases, started_at)
         )
-
-    def settle(self, outcomes: Sequence[Outcome]) -> list[Lease]:
-        return settle_each(outcomes, self._settle) if outcomes else []
 
     def _settle(self, outcomes: Sequence[Outcome]) -> list[Lease]:
         settlement = self._write(
@@ -246,18 +239,9 @@ class SqliteStore(Steered, Remembers, OnCallers):
             self._file.tell_of_work()
         return settlement.lost
 
-    def defer(self, leases: Sequence[Lease], *, reason: str | None = None) -> list[Lease]:
-        data = event_data(reason=reason)
-        return self._change_sub_state(leases, SubState.DEFERRED, EventType.DEFERRED, data)
-
-    def undefer(self, leases: Sequence[Lease]) -> list[Lease]:
-        return self._change_sub_state(leases, SubState.ACTIVE, EventType.RESUMED, None)
-
     def _change_sub_state(
         self, leases: Sequence[Lease], sub_state: SubState, event: EventType, data: str | None
     ) -> list[Lease]:
-        if not leases:
-            return []
         return self._write(
             f"mark a task as {sub_state}",
             lambda transaction: settling.change_sub_state(
@@ -386,27 +370,14 @@ class SqliteStore(Steered, Remembers, OnCallers):
             self._scanner.forget()
         return recovered
 
-    def reconcile(self, worker_id: str, held: Collection[Lease]) -> list[Lease]:
-        leases = list(held)
-        batch = encode_leases(leases)
-
+    def _compare(
+        self, worker_id: str, leases: Sequence[Lease], batch: str
+    ) -> tuple[list[Row], list[Lease]]:
         def compare(view: Transaction) -> tuple[list[Row], list[Lease]]:
             strangers = view.rows("strangers", worker_id=worker_id, batch=batch)
             return strangers, settling.lost(view, leases, batch)
 
-        strangers, lost = self._read("compare leases", compare)
-        self.settle(
-            [
-                Released(
-                    lease=Lease(execution_id, fence, worker_id),
-                    serial=serial,
-                    run_id=run_id,
-                    reason="the reply to its claim was lost",
-                )
-                for execution_id, fence, serial, run_id in strangers
-            ]
-        )
-        return lost
+        return self._read("compare leases", compare)
 
     # --- people -----------------------------------------------------------------------
 
