@@ -56,7 +56,7 @@ def unknown_variable(variable: str, *, prefix: str, valid: Mapping[str, str]) ->
 def linked_variable(variable: str) -> UnknownSetting:
     """Refuse a variable that Kubernetes has set for a Service of our name."""
     return UnknownSetting(
-        "setting of this name",
+        "setting of this name with an address as its value",
         key=variable,
         source=variable,
         nearest=None,
