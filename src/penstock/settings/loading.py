@@ -149,10 +149,10 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[_Given]:
         if variable == FILE_VARIABLE:
             continue
         setting = by_variable.get(variable)
-        # The port of a Service named penstock-metrics has the name of a setting, but no number in it.
+        # What comes with a Service named penstock-metrics has the name of a setting.
         is_ours = setting is not None and not environ[variable].startswith("tcp://")
         if not is_ours and _is_service_link(variable, environ):
-            raise linked_variable(variable)
+            raise linked_variable(variable, is_setting=setting is not None)
         if setting is None:
             valid = {"config": FILE_VARIABLE} | {s.name: s.variable for s in SETTINGS.values()}
             raise unknown_variable(variable, prefix=PREFIX, valid=valid)

@@ -53,10 +53,10 @@ def unknown_variable(variable: str, *, prefix: str, valid: Mapping[str, str]) ->
     )
 
 
-def linked_variable(variable: str) -> UnknownSetting:
+def linked_variable(variable: str, *, is_setting: bool) -> UnknownSetting:
     """Refuse a variable that Kubernetes has set for a Service of our name."""
     return UnknownSetting(
-        "setting of this name with an address as its value",
+        "port in it, but an address" if is_setting else "setting of this name",
         key=variable,
         source=variable,
         nearest=None,
