@@ -122,7 +122,8 @@ def test_a_message_cannot_look_like_another_line_of_the_log(on_sqlite: CommandLi
     on_sqlite.enqueue("break_down", json.dumps({"what": f"a wheel\n{forged}"}))
     lines = on_sqlite.alone("worker", "shop:app", "--until-idle").err.splitlines()
     assert forged not in lines
-    assert any(line.endswith(f"failed for good: RuntimeError: a wheel\\n{forged}") for line in lines)
+    told = f"failed for good: RuntimeError: a wheel\\n{forged}"
+    assert any(line.endswith(told) for line in lines)
 
 
 def test_a_traceback_in_the_text_log_keeps_its_lines() -> None:
