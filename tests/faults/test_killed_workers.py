@@ -112,6 +112,23 @@ def test_a_worker_that_starts_after_all_have_died_takes_over_at_once(
         ]  # fmt: skip
 
 
+def test_the_log_names_the_dead_worker_whose_tasks_were_recovered(
+    app: App, place: Place, workers: Workers, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = [tasks.hold.enqueue(place.gate) for _ in range(2)]
+    dead = workers.start(slots=2)
+    wait_until(lambda: counted(app.store, [one.id for one in held], EventType.STARTED).total() == 2)
+    (its_id,) = workers.ids_of(dead)
+    dead.kill()
+    place.open_gate()
+
+    with caplog.at_level("WARNING", "penstock.worker"), app.worker():
+        for one in held:
+            one.result(timeout=20)
+
+    assert f"recovered 2 tasks of the dead worker {its_id}" in caplog.text
+
+
 @pytest.mark.parametrize("repetition", range(2))
 def test_a_worker_killed_among_short_tasks_leaves_none_behind(
     app: App, place: Place, workers: Workers, repetition: int

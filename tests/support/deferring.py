@@ -172,7 +172,7 @@ class World:
 
     def run(self, task: PlainTask) -> None:
         attempt = self.claim(task)
-        self.runner._run_plainly(attempt)
+        self.runner._run_on_thread(attempt)
         self.runner._loop.close()
 
     def arun(self, task: PlainTask) -> None:

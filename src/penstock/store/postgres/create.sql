@@ -115,8 +115,8 @@ SELECT id::text, CASE WHEN :notify::text = 'yes' THEN pg_notify(penstock.wake_ch
 FROM created;
 
 -- name: create_fresh
--- The same in a transaction of our own, where it may fail if the execution is there already: what
--- need not be compared or handed on takes a tenth less of the server's time.
+-- The same in a transaction of our own, where it may fail if the execution is there already:
+-- nothing has to be compared or handed on, which saves the server about 15 µs.
 WITH created AS (
     INSERT INTO penstock.task_executions (
         id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, trace, created_at
