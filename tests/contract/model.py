@@ -291,7 +291,8 @@ class Model:
 
     def _held(self, lease: Lease) -> Execution | None:
         one = self.executions.get(lease.execution_id)
-        return one if one and (one.fence, one.worker_id) == lease[1:] else None
+        held = one and (one.fence, one.worker_id) == (lease.fence, lease.worker_id)
+        return one if held else None
 
     def _holder(self, task: str, key: str | None) -> Execution | None:
         live = (one for one in self.executions.values() if one.live and key is not None)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.model.executions import Claimed, Lease
 from penstock.model.ids import new_id
@@ -89,14 +90,14 @@ def test_the_name_of_another_worker_changes_nothing(store: Store, operation: str
     current = run_one(store)
     worker(store, OBSERVER)
 
-    _hold_up(store, current.lease._replace(worker_id=OBSERVER), current, operation)
+    _hold_up(store, replace(current.lease, worker_id=OBSERVER), current, operation)
 
 
 @pytest.mark.parametrize("off_by", [-1, 1, 2**62])
 @pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "reconcile"])
 def test_another_fence_changes_nothing(store: Store, operation: str, off_by: int) -> None:
     current = run_one(store)
-    wrong = current.lease._replace(fence=current.lease.fence + off_by)
+    wrong = replace(current.lease, fence=current.lease.fence + off_by)
 
     _hold_up(store, wrong, current, operation)
 
@@ -136,7 +137,7 @@ def test_a_settled_lease_can_do_nothing_more(store: Store, operation: str) -> No
 def test_lost_leases_are_reported_in_the_order_of_the_call(store: Store) -> None:
     worker(store)
     held = [run_one(store) for _ in range(4)]
-    lost = [held[2].lease._replace(fence=99), held[0].lease._replace(fence=98)]
+    lost = [replace(held[2].lease, fence=99), replace(held[0].lease, fence=98)]
 
     assert store.start([lost[0], held[1].lease, lost[1], held[3].lease]) == lost
     assert store.defer([lost[1], lost[0]]) == [lost[1], lost[0]]

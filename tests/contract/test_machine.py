@@ -130,7 +130,7 @@ class Machine(RuleBasedStateMachine):
                 worker_id, queues=served, tasks=known, limit=limit, suspects=suspects
             )
             # Sequences are the database's own; only the order that they give is promised.
-            return [one._replace(seq=0) for one in claimed]
+            return [structs.replace(one, seq=0) for one in claimed]
 
         claimed = self.both(claim)
         leases = self.model.claim(

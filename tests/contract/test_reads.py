@@ -100,7 +100,7 @@ def test_every_state_is_counted_zeros_too(store: Store) -> None:
     enqueue_many(store, 2, delay=MINUTE)
     enqueue_many(store, 3, serial="line")
     enqueue(store)
-    first, second = claim(store, limit=2)
+    first, _ = claim(store, limit=2)
     store.settle([finish(first, "failed")])
 
     counted = store.counts()
@@ -113,7 +113,6 @@ def test_every_state_is_counted_zeros_too(store: Store) -> None:
         State.FAILED: 1,
     }
     assert sum(counted.values()) == 6
-    assert second.lease
 
 
 def test_a_scheduled_execution_waits_for_its_time(store: Store, clock: ManualClock) -> None:

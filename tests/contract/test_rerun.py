@@ -1,4 +1,5 @@
 import pytest
+from msgspec.structs import replace
 
 from penstock.model.ids import new_id
 from penstock.model.states import State
@@ -110,7 +111,7 @@ def test_a_lease_of_the_first_life_cannot_settle_the_second(store: Store) -> Non
     store.settle([finish(first, "failed")])
     store.rerun([first.lease.execution_id])
     (second,) = claim(store)
-    third_party = first.lease._replace(fence=first.lease.fence + 1)
+    third_party = replace(first.lease, fence=first.lease.fence + 1)
     before = get(store, second.lease.execution_id)
 
     store.settle([finish(first)])

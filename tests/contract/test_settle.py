@@ -280,7 +280,7 @@ def test_a_bad_outcome_beside_a_lost_lease_hides_neither(store: Store) -> None:
     good = run_one(store)
     store.settle([finish(lost, "released")])
     claim(store)
-    stale = lost.lease._replace(fence=lost.lease.fence - 1)
+    stale = replace(lost.lease, fence=lost.lease.fence - 1)
 
     answer = store.settle(
         [

@@ -280,10 +280,10 @@ def test_positional_only_parameters_are_stored_by_name_and_passed_by_position() 
 
     signature = signature_of(area)
     stored = signature.encode_named({"height": 5, "unit": "cm"})
-    args, kwargs = signature.spread(signature.decode_arguments(stored))
+    args, kwargs, _ = signature.read_call(stored)
     assert (args, kwargs) == ((1, 5), {"unit": "cm"})
     assert area(*args, **kwargs) == "5 cm"  # type: ignore[arg-type]
-    assert signature.spread({"unit": "cm"}) == ((), {"unit": "cm"})
+    assert signature.read_call('{"unit":"cm"}') == ((), {"unit": "cm"}, None)
 
 
 def test_any_keyword_travels_with_the_type_of_the_others() -> None:

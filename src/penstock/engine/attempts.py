@@ -168,9 +168,7 @@ class Attempt(msgspec.Struct, eq=False):
     def arguments(self) -> tuple[tuple[object, ...], dict[str, Any]]:
         """Decode what was stored; the handle comes first where the task asks for it."""
         signature = self.task.signature
-        decoded = signature.decode_arguments(self.claimed.args)
-        self.context = signature.context_in(decoded)
-        positional, named = signature.spread(decoded)
+        positional, named, self.context = signature.read_call(self.claimed.args)
         if not signature.takes_handle:
             return positional, named
         if self.desk is None:
@@ -184,7 +182,8 @@ class Attempt(msgspec.Struct, eq=False):
     def completed(self, result: object) -> Outcome:
         try:
             text = self.task.signature.encode_result(result)
-            writes = encode_writes(self.context, task=self.task.name)
+            context = self.context
+            writes = None if context is None else encode_writes(context, task=self.task.name)
         except Exception as error:  # noqa: BLE001 - whatever the result does when it is encoded
             return self.failed(error)
         return self.completed_with(text, writes)

@@ -212,7 +212,7 @@ class Claimer:
         self._look_soon = got > 0
         if got == 0 and not neglected:
             self._answered = asked
-        if self._hooks:
+        if self._hooks.listen:
             self._hooks.claim_polled(got)
         return more
 

@@ -127,7 +127,7 @@ class Client:
 
     def _traced(self, requests: Sequence[Request[Any]]) -> Sequence[Request[Any]]:
         # Here, in the caller's own context, and not on the thread that writes.
-        if self._hooks and (trace := self._hooks.trace()) is not None:
+        if self._hooks.listen and (trace := self._hooks.trace()) is not None:
             return [replace(one, new=replace(one.new, trace=trace)) for one in requests]
         return requests
 
@@ -170,7 +170,7 @@ class Client:
             )
             for request, answer in zip(requests, created, strict=True)
         ]
-        if self._hooks:
+        if self._hooks.listen:
             new = [one.new for one, its in zip(requests, created, strict=True) if its.created]
             self._hooks.executions_created(new)
         if where is not NO_CONNECTION and self.when_written_on is not None:
@@ -186,7 +186,7 @@ class Client:
             self.store.start_runs([new], notify=notify)
         else:
             self.store.start_runs_on(where, [new], notify=notify)
-        if self._hooks:
+        if self._hooks.listen:
             self._hooks.run_started(new)
 
     async def astart_run(
@@ -199,11 +199,11 @@ class Client:
         else:
             store = await in_thread(self._open_store)
             await store.astart_runs_on(where, [traced], notify=notify)
-        if self._hooks:
+        if self._hooks.listen:
             self._hooks.run_started(traced)
 
     def _traced_run(self, new: NewRun) -> NewRun:
-        if self._hooks and (trace := self._hooks.trace()) is not None:
+        if self._hooks.listen and (trace := self._hooks.trace()) is not None:
             return replace(new, trace=trace)
         return new
 

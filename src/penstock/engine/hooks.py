@@ -94,15 +94,14 @@ class HookSet(Hooks):
 
     def __init__(self, hooks: Iterable[Hooks] = ()) -> None:
         self._hooks = tuple(hooks)
+        self.listen = bool(self._hooks)  # asked twice for every task
         self._complained: set[tuple[int, str]] = set()
         self._unsettled: dict[Lease, AttemptEnded] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._hooks)
 
     def add(self, hooks: Hooks) -> None:
         # A new tuple: somebody may be going through the old one.
         self._hooks = (*self._hooks, hooks)
+        self.listen = True
 
     # --- for the engine ---------------------------------------------------------------
 

@@ -113,7 +113,7 @@ class Maintenance:
         while True:
             recovered = self._store.recover(self._worker_id(), dead=dead, limit=BATCH)
             if recovered:
-                if self._hooks:
+                if self._hooks.listen:
                     self._hooks.executions_recovered(recovered)
                 log.warning("recovered %s", _whose(recovered))
                 self._when_ready()

@@ -32,7 +32,7 @@ class Outage:
 
     def begins(self, error: BaseException) -> None:
         """Say it once; called again, it only lengthens the pause."""
-        if self._hooks:
+        if self._hooks.listen:
             self._hooks.store_failed(self._doing, error)
         if self._since is None:
             self._since = time.monotonic()

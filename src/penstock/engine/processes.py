@@ -157,10 +157,8 @@ def _run(module: str, qualname: str, claimed: Claimed) -> Answer:
         for part in qualname.split("."):
             task = getattr(task, part)
         signature = task.signature
-        decoded = signature.decode_arguments(claimed.args)
-        context = signature.context_in(decoded)
+        args, kwargs, context = signature.read_call(claimed.args)
         desk = ChildDesk(claimed, task)
-        args, kwargs = signature.spread(decoded)
         if signature.takes_handle:
             args = (TaskHandle(claimed, desk, context), *args)
         result = signature.encode_result(task.function(*args, **kwargs))

@@ -69,7 +69,6 @@ class Runner:
         self._loop = loop
         self._own_loop = own_loop
         self._loop_thread: int | None = None
-        self._loop_tasks: dict[Attempt, asyncio.Task[None]] = {}
         self._will_begin_more = False
         self._settler = settler
         # Made once: every attempt gets them.
@@ -182,7 +181,7 @@ class Runner:
             task = self._loop.create_task(
                 self._run_on_loop(attempt), name=attempt.task.name, context=contextvars.Context()
             )
-            self._loop_tasks[attempt] = task
+            # The loop itself does not keep what it runs.
             attempt.interrupt = partial(self._cancel_on_loop, task)
             if attempt.released or attempt.cancelled:
                 attempt.interrupt()  # asked for before there was anything to stop
@@ -219,7 +218,6 @@ class Runner:
         else:
             outcome = attempt.completed(result)
         self._end(attempt, outcome)
-        self._loop_tasks.pop(attempt, None)
 
     def _loop_ends(self, error: BaseException) -> bool:
         """Whether somebody's own loop comes to its end, which cancels all that runs on it."""
@@ -323,7 +321,7 @@ class Runner:
         if not attempt.start_told:
             attempt.start_was_told = self._start_was_told
             self._settler.note_start(attempt.claimed.lease, attempt.begun_at, attempt.started_at)
-        if self._hooks:
+        if self._hooks.listen:
             self._hooks.attempt_began(AttemptBegan(attempt.claimed, attempt.task.name))
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
@@ -333,12 +331,13 @@ class Runner:
             if attempt.ended:
                 return  # its time was up before it came to an end by itself
             attempt.ended = True
-        self._stop_watching(attempt)
+        if attempt.watched is not None:
+            self._stop_watching(attempt)
         if attempt.begun_at:  # or it waited behind what blocks the loop until the worker ended
             took = time.monotonic() - attempt.begun_at
             self._stock_limit = min(MOST_IN_STOCK, self._stock_limit + 1)
             self._usual_duration += _SMOOTHING * (max(took, 1e-5) - self._usual_duration)
-            if self._hooks:
+            if self._hooks.listen:
                 self._tell_end(attempt, outcome, took)
         if attempt.in_doubt:
             self._settler.put_in_doubt(attempt.claimed.lease, partial(_if_undone, attempt, outcome))
@@ -347,7 +346,8 @@ class Runner:
         with self._lock:
             # Not before the settler has it: nothing may look idle in between.
             self.running.pop(attempt.claimed.lease, None)
-            self._suspects.pop(attempt.claimed.lease, None)
+            if self._suspects:
+                self._suspects.pop(attempt.claimed.lease, None)
         if attempt.slot is not None:
             attempt.slot.end()
 

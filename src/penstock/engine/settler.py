@@ -316,7 +316,7 @@ class Settler:
             self._when_ready()
         for lease in lost:
             _say_lost(lease)
-        if self._hooks:
+        if self._hooks.listen:
             self._hooks.settled(outcomes, lost)
 
 

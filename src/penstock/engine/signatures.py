@@ -16,6 +16,7 @@ from reprlib import repr as short_repr
 from typing import Any, Never, NoReturn
 
 import msgspec
+from msgspec.structs import asdict
 
 from penstock.engine.conversion import Converter, Misfit, UnsupportedAnnotation, decoder, resolve
 from penstock.engine.functions import Colour, InvalidTask, TaskShape, inspect_function
@@ -45,6 +46,9 @@ __all__ = [
 _members: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(
     dict[str, msgspec.Raw]
 )
+
+
+Call = tuple[tuple[object, ...], dict[str, Any], Context | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +175,6 @@ class TaskSignature:
                 self._name, name + misfit.path, stored, expected, misfit.detail
             ) from misfit
 
-    def context_in(self, arguments: Mapping[str, object]) -> Context | None:
-        """The context among decoded arguments, where the task asks for it."""
-        if self.context is None:
-            return None
-        found = arguments.get(self.context)
-        return found if isinstance(found, Context) else None
-
     def encode_named(self, arguments: Mapping[str, object]) -> str:
         """Return as JSON text arguments that are given by name, positional-only ones too.
 
@@ -200,10 +197,21 @@ class TaskSignature:
         """
         return self._decode(text, self._types)
 
-    def spread(self, arguments: dict[str, object]) -> tuple[tuple[object, ...], dict[str, object]]:
-        """Return decoded arguments as `function(handle, *args, **kwargs)` takes them."""
+    def read_call(self, text: str) -> Call:
+        """Return stored arguments as `function(handle, *args, **kwargs)` takes them.
+
+        Raises:
+            ArgumentsDoNotFit: the signature is not the one that they were stored for.
+        """
+        arguments = self._decode(text, self._types)
+        context = None
+        if self.context is not None and isinstance(found := arguments.get(self.context), Context):
+            context = found
         if not self._positional_only:
-            return (), arguments
+            return (), arguments, context
+        return *self._spread(arguments), context
+
+    def _spread(self, arguments: dict[str, object]) -> tuple[tuple[object, ...], dict[str, object]]:
         by_name = dict(arguments)
         args: list[object] = []
         for parameter in self._positional_only:
@@ -270,11 +278,10 @@ class TaskSignature:
         if types.at_once is None:
             return self._decode_one_by_one(text, types)
         try:
-            values = msgspec.structs.astuple(types.at_once.decode(text))
+            arguments = asdict(types.at_once.decode(text))
         except Exception:  # noqa: BLE001 # read one by one, the culprit raises it with its name
             return self._decode_one_by_one(text, types)
-        arguments = dict(zip(self._named, values, strict=True))
-        if len(self._required) < len(values):
+        if len(self._required) < len(arguments):
             return {name: one for name, one in arguments.items() if one is not msgspec.UNSET}
         return arguments
 
@@ -311,15 +318,15 @@ class TaskSignature:
             last = self._shape.parameters[-1]
             any_name = self._converter(self._resolved(last.annotation, last.name), last.name)
             return _Types(converters, any_name, result, None)
-        # Numbered fields: a parameter may have a name that a Struct has for itself.
+        if any(name.startswith("__") for name in hints):  # such names a Struct has for itself
+            return _Types(converters, None, result, None)
         fields = [
-            (f"p{n}", hint) if name in self._required else (f"p{n}", hint, msgspec.UNSET)
-            for n, (name, hint) in enumerate(hints.items())
+            (name, hint) if name in self._required else (name, hint, msgspec.UNSET)
+            for name, hint in hints.items()
         ]
         together = msgspec.defstruct(
             "Arguments",
             typing.cast("list[tuple[str, type, Any]]", fields),
-            rename={f"p{n}": name for n, name in enumerate(hints)},
             forbid_unknown_fields=True,
             kw_only=True,
         )

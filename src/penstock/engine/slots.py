@@ -13,17 +13,16 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 
-class SlotToken:
+
+class SlotToken(msgspec.Struct, eq=False):
     """The right to one slot of a pool."""
 
-    __slots__ = ("_ended", "_held", "_place", "_pool")
-
-    def __init__(self, pool: "SlotPool") -> None:
-        self._pool = pool
-        self._held = True
-        self._ended = False
-        self._place: _Place | None = None
+    _pool: "SlotPool"
+    _held: bool = True
+    _ended: bool = False
+    _place: "_Place | None" = None
 
     @property
     def held(self) -> bool:
@@ -32,17 +31,12 @@ class SlotToken:
     def release(self) -> bool:
         """Give the slot back; False if it was not held, so a double release frees nothing."""
         with self._pool.lock:
-            next_in_line = self._given_back()
-        if next_in_line is None:
-            return False
+            if not self._held:
+                return False
+            self._held = False
+            next_in_line = self._pool.take_back()
         next_in_line()
         return True
-
-    def _given_back(self) -> Callable[[], None] | None:
-        if not self._held:
-            return None
-        self._held = False
-        return self._pool.take_back()
 
     def reclaim(self) -> bool:
         """Wait for a slot again, on a thread; those who asked before come first.
@@ -59,7 +53,8 @@ class SlotToken:
         with self._pool.lock:
             self._ended = True
             place, self._place = self._place, None
-            next_in_line = self._given_back()
+            held, self._held = self._held, False
+            next_in_line = self._pool.take_back() if held else None
         if next_in_line is not None:
             next_in_line()
         if place is not None:

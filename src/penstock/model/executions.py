@@ -47,7 +47,7 @@ class Created(msgspec.Struct, frozen=True, gc=False):
     state: State
 
 
-class Lease(NamedTuple):
+class Lease(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """The right to settle an execution, until someone else gets a newer one.
 
     The fence changes whenever the execution starts or stops running, so a lease that
@@ -59,7 +59,7 @@ class Lease(NamedTuple):
     worker_id: str
 
 
-class Claimed(NamedTuple):
+class Claimed(msgspec.Struct, frozen=True, gc=False):
     """A task that has been handed to a worker."""
 
     lease: Lease

@@ -9,7 +9,7 @@ from penstock.model.events import EventType
 from penstock.model.executions import Lease
 
 
-class _Ended(msgspec.Struct, frozen=True, kw_only=True):
+class _Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     lease: Lease
     serial: str | None = None  # as claimed: its successor is released when it ends
     has_follow_ups: bool = False  # as claimed: what follows its end is enqueued with it
@@ -95,6 +95,11 @@ Outcome = (
 def enqueues_nothing(outcome: Outcome) -> TypeGuard[Completed]:
     """Whether the task is done, and neither a follow-up nor the next of its serial comes of it."""
     return type(outcome) is Completed and outcome.serial is None and not outcome.has_follow_ups
+
+
+def concerns_nobody(outcome: Outcome) -> bool:
+    """Whether nothing else can go on, or begin, because of it."""
+    return enqueues_nothing(outcome) and outcome.run_id is None
 
 
 EVENT_OF: dict[type[Outcome], EventType] = {

@@ -134,7 +134,14 @@ def encode_outcomes(outcomes: Iterable[Outcome]) -> str:
 def encode_completed(completed: Iterable[Completed]) -> str:
     """Return completions with no more of each than is written."""
     rows = [
-        (*outcome.lease, microseconds_at(outcome.started_at), outcome.result, outcome.writes)
+        (
+            outcome.lease.execution_id,
+            outcome.lease.fence,
+            outcome.lease.worker_id,
+            microseconds_at(outcome.started_at),
+            outcome.result,
+            outcome.writes,
+        )
         for outcome in completed
     ]
     return _as_text(rows, doing="store an outcome")
@@ -143,7 +150,7 @@ def encode_completed(completed: Iterable[Completed]) -> str:
 def encode_leases(leases: Sequence[Lease], started_at: Sequence[datetime] | None = None) -> str:
     moments = [None] * len(leases) if started_at is None else started_at
     rows = [
-        _LeaseRow(n, *lease, microseconds_at(moment))
+        _LeaseRow(n, lease.execution_id, lease.fence, lease.worker_id, microseconds_at(moment))
         for n, (lease, moment) in enumerate(zip(leases, moments, strict=True))
     ]
     return _as_text(rows, doing="compare a lease")
@@ -159,7 +166,17 @@ class _StepRow(msgspec.Struct):
 
 
 def encode_steps(steps: Iterable[StepDone]) -> str:
-    rows = [_StepRow(n, *step.lease, step.name, step.result) for n, step in enumerate(steps)]
+    rows = [
+        _StepRow(
+            n,
+            step.lease.execution_id,
+            step.lease.fence,
+            step.lease.worker_id,
+            step.name,
+            step.result,
+        )
+        for n, step in enumerate(steps)
+    ]
     return _as_text(rows, doing="store a step")
 
 

@@ -57,6 +57,7 @@ class SharedFile:
         self.life = 0  # rises when a database in memory is lost and begins anew
         self._busy_timeout = busy_timeout
         self._has_batches = False
+        self._openings = 0
         self._writer: sqlite3.Connection | None = None
         self._readers: deque[sqlite3.Connection] = deque()
         self._start_afresh()
@@ -199,6 +200,7 @@ class SharedFile:
     def _opened_writer(self) -> sqlite3.Connection:
         if self._writer is None:
             self._writer = open_writer(self.path, busy_timeout=self._busy_timeout)
+            self._openings += 1
             if self._has_batches:
                 keep_long_log(self._writer)
         return self._writer
@@ -212,6 +214,22 @@ class SharedFile:
     ) -> None:
         timeout = self._busy_timeout if patience is None else patience
         patiently(partial(connection.execute, sql), doing=doing, timeout=timeout)
+
+    @property
+    def version(self) -> tuple[int, int] | None:
+        """Another value whenever another connection has written; None if it is not known now.
+
+        What our own writer writes does not count, so that a worker does not wake itself.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            if self._writer is None:
+                return None
+            ((version,),) = self._writer.execute("PRAGMA data_version")
+            return self._openings, version
+        finally:
+            self._lock.release()
 
     def tell_of_work(self) -> None:
         """Wake whoever waits for work in this process; the others see the file change."""

@@ -30,7 +30,7 @@ from penstock.model.executions import (
 )
 from penstock.model.gauges import Gauges
 from penstock.model.health import Finding, Level
-from penstock.model.outcomes import Outcome
+from penstock.model.outcomes import Outcome, concerns_nobody
 from penstock.model.runs import NewRun, RunAnswer
 from penstock.model.states import State, SubState
 from penstock.model.waiting import QueueDepth, Waiting
@@ -154,9 +154,7 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
             script = write_executions(self.statements, executions, now=transaction.now)
             return run(script, transaction.execute)
 
-        created = self._write("enqueue", write)
-        self._file.tell_of_work()
-        return created
+        return self._write("enqueue", write)
 
     def _creating(
         self, executions: Sequence[NewExecution], *, notify: bool
@@ -192,7 +190,7 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
 
     def progress(self, lease: Lease, progress: str) -> bool:
         return bool(
-            self._write(
+            self._write_quietly(
                 "show progress",
                 lambda transaction: transaction.rows(
                     "progress",
@@ -219,23 +217,23 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
         lanes = self._read("look for work", lambda view: self._scanner.look(view, wanted))
         if not lanes:
             return []
-        handed_out = self._write(
+        handed_out = self._write_quietly(
             "claim tasks", lambda transaction: claiming.claim(transaction, wanted, lanes)
         )
         return handed_out.claimed()
 
     def _start(self, leases: Sequence[Lease], started_at: Sequence[datetime] | None) -> list[Lease]:
-        return self._write(
+        return self._write_quietly(
             "record a start", lambda transaction: settling.start(transaction, leases, started_at)
         )
 
     def _settle(self, outcomes: Sequence[Outcome]) -> list[Lease]:
-        settlement = self._write(
+        settlement = self._write_quietly(
             "settle", lambda transaction: settling.settle(transaction, outcomes)
         )
         if settlement.gave_back:
             self._scanner.forget()
-        if any(outcome.run_id is not None for outcome in outcomes):
+        if not all(concerns_nobody(outcome) for outcome in outcomes):
             self._file.tell_of_work()
         return settlement.lost
 
@@ -282,7 +280,6 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
             run(start_runs(writer, runs), transaction.execute)
 
         self._write("start a workflow", write)
-        self._file.tell_of_work()
 
     def _starting(self, runs: Sequence[NewRun], *, notify: bool) -> Script[None]:
         del notify
@@ -303,22 +300,18 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
     def store_steps(self, steps: Sequence[StepDone]) -> list[Lease]:
         if not steps:
             return []
-        return self._write("store steps", lambda it: waiting.store_steps(it, steps))
+        return self._write_quietly("store steps", lambda it: waiting.store_steps(it, steps))
 
     def start_child(self, lease: Lease, step: str, child: NewRun) -> str:
-        started = self._write(
+        return self._write(
             "start a workflow", lambda it: waiting.start_child(it, lease, step, child)
         )
-        self._file.tell_of_work()
-        return started
 
     def signal(self, execution_id: str, name: str, data: str) -> SignalAnswer:
-        answer = self._write(
+        return self._write(
             "send a signal",
             lambda it: run(self._signalling(execution_id, name, data, notify=True), it.execute),
         )
-        self._file.tell_of_work()
-        return answer
 
     def _signalling(
         self, execution_id: str, name: str, data: str, *, notify: bool
@@ -352,7 +345,7 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
                 peers=tuple(peer for peer in peers if peer.info.id != worker_id),
             )
 
-        return self._write("send a heartbeat", beat)
+        return self._write_quietly("send a heartbeat", beat)
 
     def unregister(self, worker_id: str) -> None:
         self._write("unregister a worker", lambda it: it.rows("unregister", worker_id=worker_id))
@@ -400,7 +393,6 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
         hastened = self._write(
             "run what is scheduled", lambda transaction: maintaining.hasten(transaction, ids)
         )
-        self._file.tell_of_work()
         return [id_ in hastened for id_ in ids]
 
     def pause(self, queue: str) -> bool:
@@ -484,11 +476,15 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
     # --- how it is said ---------------------------------------------------------------
 
     def _write(self, doing: str, work: Callable[[Transaction], T]) -> T:
-        self._be_migrated()
-        result = self._file.write(doing, lambda connection: work(self._on(connection)))
-        if self._file.in_memory:
-            self._file.tell_of_work()  # nothing else would show that something has changed
+        """Write something that may concern a worker, and wake those of this process."""
+        result = self._write_quietly(doing, work)
+        self._file.tell_of_work()
         return result
+
+    def _write_quietly(self, doing: str, work: Callable[[Transaction], T]) -> T:
+        """Write what concerns nobody else, as a worker does all the time."""
+        self._be_migrated()
+        return self._file.write(doing, lambda connection: work(self._on(connection)))
 
     def _read(self, doing: str, work: Callable[[Transaction], T]) -> T:
         self._be_migrated()

@@ -25,8 +25,9 @@ def store_steps(transaction: Transaction, steps: Sequence[StepDone]) -> list[Lea
 
 
 def start_child(transaction: Transaction, lease: Lease, step: str, child: NewRun) -> str:
-    id_, fence, worker_id = lease
-    if not transaction.rows("holds_lease", id=id_, fence=fence, worker_id=worker_id):
+    id_ = lease.execution_id
+    held = transaction.rows("holds_lease", id=id_, fence=lease.fence, worker_id=lease.worker_id)
+    if not held:
         raise LeaseLost(id_, doing="start a workflow")
     result = f'"{child.id}"'
     if not transaction.rows("remember", id=id_, name=step, result=result, now=transaction.now):

@@ -1,7 +1,8 @@
 """Wake-ups on SQLite: an event inside this process, the file's own version between processes.
 
 `PRAGMA data_version` tells whether another connection has committed, without reading a
-row. It is asked for every few milliseconds while something happens, less often otherwise.
+row. It is asked for every few milliseconds while something happens, less often otherwise, on
+the connection of the writer: what this process has written itself is no news to it.
 """
 
 import sqlite3
@@ -9,7 +10,6 @@ import threading
 import time
 
 from penstock.model.wakeups import WakeUp
-from penstock.store.sqlite.connecting import open_reader
 from penstock.store.sqlite.sharing import SharedFile
 
 BUSY_LOOK = 0.004
@@ -17,6 +17,7 @@ IDLE_LOOK = 0.03
 # A pause grows with the time since the last change. Every heartbeat is a change too: with a
 # whole busy second after each, an idle worker would be busy for a third of its life.
 SHARE_OF_QUIET = 0.1
+LONGEST_UNKNOWN = 0.05  # while we write without a pause; then a look is worth its time
 
 
 class SqliteDistributor:
@@ -25,9 +26,8 @@ class SqliteDistributor:
     def __init__(self, file: SharedFile) -> None:
         self._file = file
         self._told = threading.Event()
-        self._connection: sqlite3.Connection | None = None
-        self._version: int | None = None
-        self._changed_at = time.monotonic()
+        self._version: tuple[int, int] | None = None
+        self._known_at = self._changed_at = time.monotonic()
         file.listeners.add(self._told)
 
     def wait_for_work(self, timeout: float) -> WakeUp:
@@ -48,18 +48,18 @@ class SqliteDistributor:
 
     def close(self) -> None:
         self._file.listeners.discard(self._told)
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
     def _file_has_changed(self) -> bool:
         try:
-            if self._connection is None:
-                self._connection = open_reader(self._file.path, busy_timeout=1.0)
-            ((version,),) = self._connection.execute("PRAGMA data_version")
+            version = self._file.version
         except sqlite3.Error:
-            # The file may be out of reach for a while; a look costs nothing.
-            self._connection = None
-            return True
-        before, self._version = self._version, int(version)
-        return before != self._version
+            return True  # the file may be out of reach for a while; a look costs nothing
+        now = time.monotonic()
+        if version is None:
+            unknown = now - self._known_at > LONGEST_UNKNOWN
+            if unknown:
+                self._known_at = now
+            return unknown
+        self._known_at = now
+        before, self._version = self._version, version
+        return before != version
