@@ -41,6 +41,22 @@ MUTANTS = (
         "settle",
     ),
     Mutant(
+        "postgres: a completion compares no fence",
+        f"{PG}settle.sql",
+        "AND task.fence = batch.fence AND task.worker_id",
+        "AND task.worker_id",
+        (f"{LEASES}::test_another_fence_changes_nothing",),
+        "settle_completed",
+    ),
+    Mutant(
+        "postgres: the fence does not change when a task completes",
+        f"{PG}settle.sql",
+        "fence = task.fence + 1,",
+        "fence = task.fence,",
+        (f"{SETTLE}::test_the_fence_changes_when_a_task_stops_running",),
+        "settle_completed",
+    ),
+    Mutant(
         "sqlite: settle compares no fence",
         f"{SQLITE}settle.sql",
         "AND task.fence = batch.fence AND task.worker_id",

@@ -27,7 +27,7 @@ MUST_BE_SEEN = frozenset(
     {
         "beat", "cancel", "chores", "claim_ready", "create", "create_fresh", "held", "holders",
         "lanes", "lock_outbox", "lock_tasks", "promote", "recover", "request_cancel", "settle",
-        "settled_before", "start", "strangers", "sweep", "roots_to_forget",
+        "settle_completed", "settled_before", "start", "strangers", "sweep", "roots_to_forget",
     }
 )  # fmt: skip
 

@@ -142,9 +142,7 @@ class World:
 
     def _rival(self) -> None:
         """Somebody else takes the slot that the waiting task has given back."""
-        rival = self.runner.slots.take()
-        assert rival is not None
-        self.rivals.append(rival)
+        self.rivals += self.runner.slots.take()
 
     def _slot(self) -> None:
         self.rivals.pop().release()
@@ -165,7 +163,7 @@ class World:
         task.enqueue()
         (claimed,) = self.store.claim(WORKER, queues=["default"], tasks=[task.name], limit=1)
         self.attempt = Attempt(claimed, task, self.now)
-        self.attempt.slot = self.runner.slots.take()
+        (self.attempt.slot,) = self.runner.slots.take()
         self.attempt.stirred = Stirred(self)  # type: ignore[assignment]
         self.runner.running[claimed.lease] = self.attempt
         return self.attempt

@@ -28,14 +28,13 @@ def pool_of(size: int, freed: Freed | None = None) -> SlotPool:
 
 
 def taken(pool: SlotPool) -> SlotToken:
-    token = pool.take()
-    assert token is not None
+    (token,) = pool.take()
     return token
 
 
 def all_taken(pool: SlotPool) -> list[SlotToken]:
     tokens = [taken(pool) for _ in range(pool.free)]
-    assert pool.take() is None
+    assert pool.take() == []
     return tokens
 
 
@@ -125,7 +124,7 @@ def test_slots_are_reclaimed_in_the_order_of_asking_and_before_new_tasks(freed: 
 
     for next_holder in asked_in:
         holder.release()
-        assert pool.take() is None
+        assert pool.take() == []
         holder = waiting[next_holder]
         assert holder.held
 

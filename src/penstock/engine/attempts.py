@@ -181,7 +181,7 @@ class Attempt(msgspec.Struct, eq=False):
 
     def completed(self, result: object) -> Outcome:
         try:
-            text = self.task.signature.encode_result(result)
+            text = "null" if result is None else self.task.signature.encode_result(result)
             context = self.context
             writes = None if context is None else encode_writes(context, task=self.task.name)
         except Exception as error:  # noqa: BLE001 - whatever the result does when it is encoded

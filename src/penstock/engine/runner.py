@@ -95,7 +95,9 @@ class Runner:
 
     @property
     def _stock_target(self) -> int:
-        return min(self._stock_limit, int(self.slots.size * STOCK_TIME / self._usual_duration))
+        return min(
+            self._stock_limit, int(self.slots.size * STOCK_TIME / max(self._usual_duration, 1e-5))
+        )
 
     @property
     def _too_long_for_stock(self) -> float:
@@ -152,7 +154,7 @@ class Runner:
         self._will_begin_more = False
         for_loop: list[Attempt] = []
         with self._lock:
-            while self._stock and (slot := self.slots.take()) is not None:
+            for slot in self.slots.take(len(self._stock)):
                 attempt = self._stock.pop()
                 attempt.slot = slot
                 self.running[attempt.claimed.lease] = attempt
@@ -335,8 +337,9 @@ class Runner:
             self._stop_watching(attempt)
         if attempt.begun_at:  # or it waited behind what blocks the loop until the worker ended
             took = time.monotonic() - attempt.begun_at
-            self._stock_limit = min(MOST_IN_STOCK, self._stock_limit + 1)
-            self._usual_duration += _SMOOTHING * (max(took, 1e-5) - self._usual_duration)
+            if self._stock_limit < MOST_IN_STOCK:
+                self._stock_limit += 1
+            self._usual_duration += _SMOOTHING * (took - self._usual_duration)
             if self._hooks.listen:
                 self._tell_end(attempt, outcome, took)
         if attempt.in_doubt:

@@ -115,10 +115,12 @@ class SlotPool:
     def free(self) -> int:
         return self._free
 
-    def take(self) -> SlotToken | None:
-        """Hand out a token, or None when no slot is free."""
+    def take(self, most: int = 1) -> list[SlotToken]:
+        """Hand out so many tokens, or as many as there are free slots."""
         with self.lock:
-            return SlotToken(self) if self.hand_out() else None
+            number = min(most, self._free)
+            self._free -= number
+        return [SlotToken(self) for _ in range(number)]
 
     # The rest is for tokens, which hold the lock.
 

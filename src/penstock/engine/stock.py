@@ -43,7 +43,8 @@ class Stock:
 
     def pop(self) -> Attempt:
         """Take the first of the queue whose turn it is, and let the next queue have its turn."""
-        queue, attempts = next(iter(self._queues.items()))
+        queue = next(iter(self._queues))
+        attempts = self._queues[queue]
         attempt = attempts.popleft()
         if not attempts:
             del self._queues[queue]

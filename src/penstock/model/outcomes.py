@@ -97,8 +97,8 @@ def enqueues_nothing(outcome: Outcome) -> TypeGuard[Completed]:
     return type(outcome) is Completed and outcome.serial is None and not outcome.has_follow_ups
 
 
-def concerns_nobody(outcome: Outcome) -> bool:
-    """Whether nothing else can go on, or begin, because of it."""
+def concerns_nobody(outcome: Outcome) -> TypeGuard[Completed]:
+    """Whether the task is done, and nothing else goes on or begins because of it."""
     return enqueues_nothing(outcome) and outcome.run_id is None
 
 

@@ -70,6 +70,14 @@ class _OutcomeRow(msgspec.Struct, omit_defaults=True, gc=False):
     awaits: str | None = None
 
 
+class _CompletedRow(msgspec.Struct, omit_defaults=True, gc=False):
+    id: str
+    fence: int
+    result: str
+    started_at_us: int | None = None
+    writes: str | None = None
+
+
 class _LeaseRow(msgspec.Struct):
     n: int
     id: str
@@ -140,6 +148,21 @@ def encode_completed(completed: Iterable[Completed]) -> str:
             outcome.lease.worker_id,
             microseconds_at(outcome.started_at),
             outcome.result,
+            outcome.writes,
+        )
+        for outcome in completed
+    ]
+    return _as_text(rows, doing="store an outcome")
+
+
+def encode_completed_by_name(completed: Iterable[Completed]) -> str:
+    """Return completions of one worker, as objects."""
+    rows = [
+        _CompletedRow(
+            outcome.lease.execution_id,
+            outcome.lease.fence,
+            outcome.result,
+            microseconds_at(outcome.started_at),
             outcome.writes,
         )
         for outcome in completed

@@ -60,11 +60,8 @@ class FakeDesk:
         self.in_doubt = False
         self.waited: list[float] = []
         self._epoch = clock.now()
-        token = SlotPool(1, when_free=lambda: None).take()
-        if token is None:
-            message = "a pool of one has one"
-            raise AssertionError(message)
-        self.slot: SlotToken = token
+        self.slot: SlotToken
+        (self.slot,) = SlotPool(1, when_free=lambda: None).take()
 
     @property
     def store(self) -> Store:

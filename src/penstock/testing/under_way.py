@@ -55,7 +55,7 @@ class UnderWay(ABC):
         self._began = clock.now()
         self._since = self._began
         self._deferred = timedelta(0)
-        attempt.slot = SlotPool(1, when_free=lambda: None).take()
+        (attempt.slot,) = SlotPool(1, when_free=lambda: None).take()
         attempt.desk = lambda _: ManualDesk(self)
 
     @abstractmethod

@@ -28,9 +28,9 @@ from penstock.store.postgres.session import Session
 
 # What runs all the time, and what maintenance does: each must enter its tables by an index.
 HOT = (
-    "claim_ready", "lanes", "settle", "settled_before", "promote", "recover", "chores", "beat",
-    "lock_runs", "run_states", "let_go", "sweep", "events_to_look_at", "roots_to_forget",
-    "sweep_events",
+    "claim_ready", "lanes", "settle", "settle_completed", "settled_before", "promote", "recover",
+    "chores", "beat", "lock_runs", "run_states", "let_go", "sweep", "events_to_look_at",
+    "roots_to_forget", "sweep_events",
 )  # fmt: skip
 GROWING = frozenset({"task_executions", "workflow_executions", "task_outbox", "execution_events"})
 

@@ -65,6 +65,40 @@ WITH moment AS MATERIALIZED (
 )
 SELECT moved.n, moved.state, woken.queues FROM moved CROSS JOIN woken;
 
+-- name: settle_completed
+-- What `settle` does, for completions on which nothing else depends: few members to read, and no
+-- rows come back, but their number.
+WITH moment AS MATERIALIZED (
+    SELECT coalesce(:now::timestamptz, clock_timestamp()) AS now
+), batch AS MATERIALIZED (
+    SELECT id, fence, result, writes,
+           'epoch'::timestamptz + started_at_us * interval '1 microsecond' AS started_at
+    FROM json_to_recordset(:batch::json) AS completed (
+        id uuid, fence bigint, started_at_us bigint, result text, writes text
+    )
+), moved AS (
+    UPDATE penstock.task_executions AS task
+    SET state = 'completed', sub_state = NULL, suspect = false, fence = task.fence + 1,
+        settled_fence = task.fence, worker_id = NULL, result = batch.result, writes = batch.writes,
+        awaits = NULL, started_at = coalesce(batch.started_at, task.started_at), finished_at = moment.now
+    FROM batch, moment
+    WHERE task.id = ANY (ARRAY(SELECT id FROM batch)) AND task.id = batch.id
+      AND task.fence = batch.fence AND task.worker_id IS NOT DISTINCT FROM :worker_id
+    RETURNING task.id, task.root_id, batch.started_at, moment.now
+), told AS (
+    INSERT INTO penstock.execution_events (root_id, task_execution_id, type, worker_id, at)
+    SELECT root_id, id, type, :worker_id, at
+    FROM (
+        SELECT 1 AS place, root_id, id, 'task.started' AS type, started_at AS at
+        FROM moved WHERE started_at IS NOT NULL
+        UNION ALL
+        SELECT 2, root_id, id, 'task.completed', now
+        FROM moved
+    ) AS event
+    ORDER BY place
+)
+SELECT count(*) FROM moved;
+
 -- name: settled_before
 -- Which of these were settled by this very lease: a repeat after a lost reply.
 -- A statement of its own, because the first one cannot see what committed while it waited.
