@@ -74,11 +74,10 @@ MUTANTS = (
     ),
     Mutant(
         "sqlite: a completion that is refused is told all the same",
-        f"{SQLITE}settle.sql",
-        "AND task.fence = batch.fence AND task.worker_id IS batch.worker_id",
-        "",
+        f"{SQLITE}settling.py",
+        "if moved < len(completed):",
+        "if False:",
         (f"{LEASES}::test_another_fence_changes_nothing",),
-        "tell_completed",
     ),
     Mutant(
         "sqlite: the fence does not change when a task completes",

@@ -1,23 +1,3 @@
--- name: tell_completed
--- Comes before `settle_completed`, and looks at the same leases: what it tells will be true.
-WITH element AS MATERIALIZED (
-    SELECT value FROM json_each(:batch)
-), batch AS MATERIALIZED (
-    SELECT json_extract(value, '$[0]') AS id,
-           json_extract(value, '$[1]') AS fence,
-           json_extract(value, '$[2]') AS worker_id,
-           json_extract(value, '$[3]') AS started_at_us
-    FROM element
-)
-INSERT INTO execution_events (root_id, task_execution_id, type, worker_id, at)
-SELECT task.root_id, task.id, step.type, batch.worker_id,
-       CASE step.type WHEN 'task.started' THEN batch.started_at_us ELSE :now END
-FROM batch
-CROSS JOIN task_executions AS task
-CROSS JOIN (SELECT 'task.started' AS type UNION ALL SELECT 'task.completed') AS step
-WHERE task.id = batch.id AND task.fence = batch.fence AND task.worker_id IS batch.worker_id
-  AND (step.type = 'task.completed' OR batch.started_at_us IS NOT NULL);
-
 -- name: settle_completed
 -- What `settle` does, for completions that enqueue nothing: no rows come back, but their number.
 -- It begins with UPDATE, or Python would not count.
@@ -39,6 +19,16 @@ FROM (
     LIMIT -1
 ) AS batch
 WHERE task.id = batch.id AND task.fence = batch.fence AND task.worker_id IS batch.worker_id;
+
+-- name: tell_completed
+-- Of those that `settle_completed` has just written, all of them.
+INSERT INTO execution_events (root_id, task_execution_id, type, worker_id, at)
+SELECT task.root_id, task.id, step.type, :worker_id,
+       CASE step.type WHEN 'task.started' THEN task.started_at ELSE :now END
+FROM json_each(:ids) AS completed
+CROSS JOIN task_executions AS task ON task.id = completed.value
+CROSS JOIN (SELECT 'task.started' AS type UNION ALL SELECT 'task.completed') AS step
+WHERE step.type = 'task.completed' OR :with_start;
 
 -- name: settle
 -- The whole lease is compared: id, fence and worker. No id comes twice in a batch, so the

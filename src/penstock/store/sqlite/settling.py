@@ -1,5 +1,6 @@
 """How attempts begin, pause and end on SQLite: one fenced write, with its events beside it."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -24,11 +25,41 @@ class Settlement(NamedTuple):
     gave_back: bool  # something is in the outbox again, at its old place
 
 
+_ALL_SETTLED = Settlement([], gave_back=False)
+
+
+class SomeAreLost(Exception):
+    """Not all of these leases are the newest: nothing of it may be committed."""
+
+
 def settle(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
-    settlements = [_settle_round(transaction, batch) for batch in _rounds(outcomes)]
-    lost = {lease for settlement in settlements for lease in settlement.lost}
+    """Write how these ended.
+
+    Raises:
+        SomeAreLost: use `settle_held`, once this transaction is undone.
+    """
+    return _all_of([_settle_round(transaction, batch) for batch in _rounds(outcomes)])
+
+
+def settle_held(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
+    """Write how those ended whose leases are the newest; the slow way, and a rare one."""
+    return _all_of([_settle_held(transaction, batch) for batch in _rounds(outcomes)])
+
+
+def _settle_held(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
+    leases = [outcome.lease for outcome in outcomes]
+    batch = encode_leases(leases)
+    not_held = set(lost(transaction, leases, batch))
+    before = {row[0] for row in transaction.rows("settled_before", batch=batch)}
+    held = [outcome for outcome in outcomes if outcome.lease not in not_held]
+    settlement = _settle_round(transaction, held)
+    gone = [lease for n, lease in enumerate(leases) if lease in not_held and n not in before]
+    return settlement._replace(lost=gone + settlement.lost)
+
+
+def _all_of(settlements: Sequence[Settlement]) -> Settlement:
     return Settlement(
-        [outcome.lease for outcome in outcomes if outcome.lease in lost],
+        [lease for settlement in settlements for lease in settlement.lost],
         any(settlement.gave_back for settlement in settlements),
     )
 
@@ -48,27 +79,32 @@ def _rounds(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
 def _settle_round(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
     completed = [outcome for outcome in outcomes if enqueues_nothing(outcome)]
     others = [outcome for outcome in outcomes if not enqueues_nothing(outcome)]
-    lost = _settle_completed(transaction, completed) if completed else []
-    if not others:
-        return Settlement(lost, gave_back=False)
-    settlement = _settle_others(transaction, others)
-    return settlement._replace(lost=lost + settlement.lost)
+    if completed:
+        _settle_completed(transaction, completed)
+    return _settle_others(transaction, others) if others else _ALL_SETTLED
 
 
-def _settle_completed(transaction: Transaction, completed: Sequence[Completed]) -> list[Lease]:
+def _settle_completed(transaction: Transaction, completed: Sequence[Completed]) -> None:
     """Settle what enqueues nothing; nearly always all of it, so nobody asks which."""
     batch = encode_completed(completed)
-    transaction.rows("tell_completed", batch=batch, now=transaction.now)
     moved = transaction.count("settle_completed", batch=batch, now=transaction.now)
-    all_moved = moved == len(completed)
+    if moved < len(completed):
+        raise SomeAreLost
+    told: dict[tuple[str, bool], list[str]] = defaultdict(list)  # nearly always one list
+    for outcome in completed:
+        lease = outcome.lease
+        told[lease.worker_id, outcome.started_at is not None].append(lease.execution_id)
+    for (worker_id, with_start), ids in told.items():
+        transaction.rows(
+            "tell_completed",
+            ids=encode_list(ids),
+            worker_id=worker_id,
+            with_start=with_start,
+            now=transaction.now,
+        )
     run_ids = {outcome.run_id for outcome in completed if outcome.run_id is not None}
     if run_ids:
-        _go_on(transaction, run_ids, outputs_of(completed if all_moved else []))
-    if all_moved:
-        return []
-    leases = [outcome.lease for outcome in completed]
-    settled = {row[0] for row in transaction.rows("settled_before", batch=encode_leases(leases))}
-    return [lease for n, lease in enumerate(leases) if n not in settled]
+        _go_on(transaction, run_ids, outputs_of(completed))
 
 
 def _settle_others(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:

@@ -228,9 +228,11 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
         )
 
     def _settle(self, outcomes: Sequence[Outcome]) -> list[Lease]:
-        settlement = self._write_quietly(
-            "settle", lambda transaction: settling.settle(transaction, outcomes)
-        )
+        doing = "settle"
+        try:
+            settlement = self._write_quietly(doing, lambda it: settling.settle(it, outcomes))
+        except settling.SomeAreLost:
+            settlement = self._write_quietly(doing, lambda it: settling.settle_held(it, outcomes))
         if settlement.gave_back:
             self._scanner.forget()
         if not all(concerns_nobody(outcome) for outcome in outcomes):
