@@ -1,6 +1,7 @@
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.errors import StoreRefused
 from penstock.model.executions import Created
@@ -32,6 +33,19 @@ def test_a_due_execution_is_ready_and_in_the_outbox(store: Store, database: Data
 
     assert count(database, "task_outbox") == 1
     assert types(store.history(requested.id)) == ["task.created", "task.marked_ready"]
+
+
+@pytest.mark.parametrize("too_long", [{"priority": 2**31}, {"max_crashes": 2**63}])
+@pytest.mark.parametrize("beside", [0, 3])
+def test_a_number_that_one_database_has_no_room_for_is_refused_by_both(
+    store: Store, database: Database, too_long: dict[str, int], beside: int
+) -> None:
+    others = [new() for _ in range(beside)]
+
+    with pytest.raises(StoreRefused):
+        store.create([*others, replace(new(), **too_long)])
+
+    assert count(database, "task_executions") == 0
 
 
 def test_an_execution_is_stored_as_it_was_asked_for(store: Store, clock: ManualClock) -> None:

@@ -225,6 +225,15 @@ def test_two_settlements_of_a_lease_in_one_call_count_once(store: Store) -> None
     assert types(store.history(claimed.lease.execution_id)).count("task.completed") == 1
 
 
+def test_the_very_same_settlement_twice_in_a_call_counts_once(store: Store) -> None:
+    claimed = run_one(store)
+    outcome = finish(claimed)
+
+    assert store.settle([outcome, outcome]) == []
+
+    assert types(store.history(claimed.lease.execution_id)).count("task.completed") == 1
+
+
 def test_a_batch_is_settled_whatever_its_mixture(store: Store, database: Database) -> None:
     worker(store)
     enqueue_many(store, len(ENDINGS))

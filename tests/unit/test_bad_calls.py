@@ -106,6 +106,10 @@ DECLARATIONS: dict[str, tuple[Bad, list[str]]] = {
         lambda app: app.task(max_crashes=0)(send),
         ["max_crashes=0", "at least 1", "Leave it out for the default"],
     ),
+    "more crashes than a database can count": (
+        lambda app: app.task(max_crashes=2**31)(send),
+        ["max_crashes=2147483648", "at most 31 bits", "Leave it out for the default"],
+    ),
     "a former name not in a list": (
         lambda app: app.task(aliases="old_name")(send),
         ["aliases='old_name'", "list of names", 'aliases=["old_name"]'],

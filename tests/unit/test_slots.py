@@ -48,6 +48,16 @@ def test_there_are_as_many_tokens_as_slots() -> None:
     assert pool.free == 0
 
 
+def test_slots_are_handed_out_together_and_unused_ones_put_back_in_silence(freed: Freed) -> None:
+    pool = pool_of(3, freed)
+
+    tokens = pool.take(5)
+
+    assert (len(tokens), pool.free) == (3, 0)
+    pool.put_back(tokens[1:])
+    assert (pool.free, freed.times) == (2, 0)
+
+
 def test_a_released_slot_is_free_and_says_so(freed: Freed) -> None:
     pool = pool_of(1, freed)
     token = taken(pool)

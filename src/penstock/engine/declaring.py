@@ -162,12 +162,15 @@ def _checked_executor(colour: Colour, executor: object) -> Executor:
     )
 
 
+_COUNTS = range(1, 2**31)
+
+
 def _checked_count(option: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in _COUNTS:
         raise InvalidOption(
             option,
             value,
-            because="it must be a whole number, at least 1",
+            because="it must be a whole number, at least 1 and of at most 31 bits",
             instead="Leave it out for the default",
         )
     return value

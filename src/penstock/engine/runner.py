@@ -154,14 +154,19 @@ class Runner:
         self._will_begin_more = False
         for_loop: list[Attempt] = []
         with self._lock:
-            for slot in self.slots.take(len(self._stock)):
-                attempt = self._stock.pop()
-                attempt.slot = slot
-                self.running[attempt.claimed.lease] = attempt
-                if attempt.task.options.executor == "loop":
-                    for_loop.append(attempt)
-                else:
-                    self._threads.run(partial(self._run_on_thread, attempt))
+            slots = self.slots.take(len(self._stock))
+            try:
+                while slots:
+                    attempt = self._stock.pop()
+                    attempt.slot = slots.pop()
+                    self.running[attempt.claimed.lease] = attempt
+                    if attempt.task.options.executor == "loop":
+                        for_loop.append(attempt)
+                    else:
+                        self._threads.run(partial(self._run_on_thread, attempt))
+            except BaseException:  # no thread could be started, say
+                self.slots.put_back(slots)
+                raise
             hungry = len(self._stock) <= self._stock_target // 2
         if for_loop:
             if threading.get_ident() == self._loop_thread:

@@ -10,7 +10,7 @@ asking, so a task that has waited is never overtaken for ever.
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -121,6 +121,11 @@ class SlotPool:
             number = min(most, self._free)
             self._free -= number
         return [SlotToken(self) for _ in range(number)]
+
+    def put_back(self, unused: Sequence[SlotToken]) -> None:
+        """Take these back as if they had never been handed out; nobody is told."""
+        with self.lock:
+            self._free += len(unused)
 
     # The rest is for tokens, which hold the lock.
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from penstock.errors import StoreRefused
 from penstock.model.events import EventType
 from penstock.model.executions import Created, NewExecution
 from penstock.model.states import State
@@ -20,6 +21,8 @@ from penstock.store.follow_ups import following
 from penstock.store.scripts import Script, Step, undone_on_error
 from penstock.store.sql import Statement
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, encode_list
+
+_INTEGERS = range(-(2**31), 2**31)
 
 
 class _Written(NamedTuple):
@@ -59,6 +62,7 @@ def write_executions(
     statements: Mapping[str, Statement], executions: Sequence[NewExecution], *, now: int
 ) -> Script[list[Created]]:
     """Write the executions; answer in their order. An error may leave half of them behind."""
+    _refuse_long_numbers(executions)
     if len(executions) == 1 and executions[0].is_free:
         one = executions[0]
         values = {**encode_one(one), "now": now}
@@ -95,6 +99,19 @@ def write_executions(
         holders.get(n) or Created(new.id, created=True, state=states[new.id])
         for n, new in enumerate(executions)
     ]
+
+
+def _refuse_long_numbers(executions: Sequence[NewExecution]) -> None:
+    """Refuse what PostgreSQL has no room for, and our own connection does not check.
+
+    Raises:
+        StoreRefused: a priority or a number of crashes has more than 31 bits.
+    """
+    for new in executions:
+        if new.priority not in _INTEGERS or new.max_crashes not in _INTEGERS:
+            doing = "store an execution"
+            longest = max(new.priority, new.max_crashes, key=abs)
+            raise StoreRefused(doing, because=ValueError(f"{longest} has more than 31 bits"))
 
 
 def follow(statements: Mapping[str, Statement], ended: Sequence[str], *, now: int) -> Script[None]:

@@ -71,9 +71,9 @@ def _rounds(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
         return
     rest = list(outcomes)
     while rest:
-        first = {outcome.lease.execution_id: outcome for outcome in reversed(rest)}
-        yield [outcome for outcome in rest if first[outcome.lease.execution_id] is outcome]
-        rest = [outcome for outcome in rest if first[outcome.lease.execution_id] is not outcome]
+        first = {rest[n].lease.execution_id: n for n in reversed(range(len(rest)))}
+        yield [rest[n] for n in sorted(first.values())]
+        rest = [one for n, one in enumerate(rest) if first[one.lease.execution_id] != n]
 
 
 def _settle_round(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:

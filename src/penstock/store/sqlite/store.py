@@ -479,9 +479,10 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
 
     def _write(self, doing: str, work: Callable[[Transaction], T]) -> T:
         """Write something that may concern a worker, and wake those of this process."""
-        result = self._write_quietly(doing, work)
-        self._file.tell_of_work()
-        return result
+        try:
+            return self._write_quietly(doing, work)
+        finally:  # interrupted, it may be written all the same
+            self._file.tell_of_work()
 
     def _write_quietly(self, doing: str, work: Callable[[Transaction], T]) -> T:
         """Write what concerns nobody else, as a worker does all the time."""

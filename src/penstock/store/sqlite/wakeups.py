@@ -41,6 +41,7 @@ class SqliteDistributor:
             left = deadline - now
             if self._told.wait(left if self._file.in_memory else min(look, left)):
                 self._told.clear()
+                self._changed_at = time.monotonic()
                 return WakeUp.ANYTHING
             if not self._file.in_memory and self._file_has_changed():
                 self._changed_at = time.monotonic()
