@@ -188,7 +188,7 @@ class Runner:
             task = self._loop.create_task(
                 self._run_on_loop(attempt), name=attempt.task.name, context=contextvars.Context()
             )
-            # The loop itself does not keep what it runs.
+            # So the attempt keeps its task, which the loop does not.
             attempt.interrupt = partial(self._cancel_on_loop, task)
             if attempt.released or attempt.cancelled:
                 attempt.interrupt()  # asked for before there was anything to stop

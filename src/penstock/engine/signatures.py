@@ -53,7 +53,7 @@ Call = tuple[tuple[object, ...], dict[str, Any], Context | None]
 
 @dataclass(frozen=True, slots=True)
 class _Types:
-    """The annotations, looked up; `at_once` is None where `**kwargs` may bring any name."""
+    """The annotations, looked up; `at_once` is None where names are not those of a Struct."""
 
     parameters: Mapping[str, Converter]
     any_name: Converter | None
