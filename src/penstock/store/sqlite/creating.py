@@ -62,7 +62,6 @@ def write_executions(
     statements: Mapping[str, Statement], executions: Sequence[NewExecution], *, now: int
 ) -> Script[list[Created]]:
     """Write the executions; answer in their order. An error may leave half of them behind."""
-    _refuse_long_numbers(executions)
     if len(executions) == 1 and executions[0].is_free:
         one = executions[0]
         values = {**encode_one(one), "now": now}
@@ -101,8 +100,8 @@ def write_executions(
     ]
 
 
-def _refuse_long_numbers(executions: Sequence[NewExecution]) -> None:
-    """Refuse what PostgreSQL has no room for, and our own connection does not check.
+def refuse_long_numbers(executions: Sequence[NewExecution]) -> None:
+    """Refuse what PostgreSQL has no room for: a caller's connection checks it, ours does not.
 
     Raises:
         StoreRefused: a priority or a number of crashes has more than 31 bits.
@@ -119,6 +118,7 @@ def follow(statements: Mapping[str, Statement], ended: Sequence[str], *, now: in
     if ended:
         rows = yield Step(statements["ended"], {"ids": encode_strings(ended)})
         if found := following(rows):
+            refuse_long_numbers(found)
             yield from write_executions(statements, found, now=now)
 
 

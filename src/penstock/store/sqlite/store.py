@@ -68,7 +68,7 @@ from penstock.store.sqlite import (
     sweeping,
     waiting,
 )
-from penstock.store.sqlite.creating import create, moment_now, write_executions
+from penstock.store.sqlite.creating import create, moment_now, refuse_long_numbers, write_executions
 from penstock.store.sqlite.sharing import SharedFile
 from penstock.store.sqlite.transaction import Transaction
 from penstock.store.sqlite.wakeups import SqliteDistributor
@@ -149,6 +149,7 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
         del notify  # whoever waits for work on SQLite watches the file
         if not executions:
             return []
+        refuse_long_numbers(executions)
 
         def write(transaction: Transaction) -> list[Created]:
             script = write_executions(self.statements, executions, now=transaction.now)
