@@ -2,7 +2,6 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,6 @@ ALL_THE_TIME = (
     "settle_completed", "settle",
 )  # fmt: skip
 GROWING = "task|task_executions|place|task_outbox|execution_events"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore(tmp_path / "penstock.db")
-    store.migrate()
-    yield store
-    store.close()
 
 
 @pytest.mark.parametrize("name", ALL_THE_TIME)

@@ -1,6 +1,7 @@
 """Who hears of what on SQLite: others' commits and the own client's, not what a worker writes."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,14 +14,6 @@ from penstock.store.sqlite.wakeups import SqliteDistributor
 from tests.contract.support import WORKER, claim, enqueue, finish, worker
 
 QUIET = 0.2  # seconds: many looks
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore(tmp_path / "penstock.db")
-    store.migrate()
-    yield store
-    store.close()
 
 
 @pytest.fixture
@@ -94,6 +87,19 @@ def test_a_write_that_is_interrupted_after_its_commit_wakes_it(
         enqueue(store)
 
     assert listener.wait_for_work(QUIET) is WakeUp.ANYTHING
+
+
+def test_work_of_its_own_process_keeps_it_looking_for_that_of_others(
+    store: SqliteStore, listener: SqliteDistributor
+) -> None:
+    enqueue(store)
+    hear_all(listener)
+    listener._changed_at -= 100
+
+    enqueue(store)
+
+    assert listener.wait_for_work(QUIET) is WakeUp.ANYTHING
+    assert time.monotonic() - listener._changed_at < 50
 
 
 def test_while_the_writer_is_at_work_a_look_now_and_then_is_worth_its_time(

@@ -14,8 +14,8 @@ from penstock.store.sqlite.sharing import SharedFile
 
 BUSY_LOOK = 0.004
 IDLE_LOOK = 0.03
-# A pause grows with the time since the last change. Every heartbeat is a change too: with a
-# whole busy second after each, an idle worker would be busy for a third of its life.
+# A pause grows with the time since the last change. Every heartbeat of another worker is a change
+# too: with a whole busy second after each, an idle one would be busy for a third of its life.
 SHARE_OF_QUIET = 0.1
 LONGEST_UNKNOWN = 0.05  # while we write without a pause; then a look is worth its time
 
