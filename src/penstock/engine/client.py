@@ -1,9 +1,11 @@
 """What a caller does with executions: write them, find them, act on them."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
 from uuid import UUID
 
@@ -34,6 +36,11 @@ from penstock.store.contract import Store
 # Not None, which is what a caller passes whose connection has not been opened: the execution
 # would then be committed on its own, and nobody would know.
 NO_CONNECTION: Final = object()
+
+
+# These are asked for each enqueue, and a generator would take longer than its answer.
+_notifies = attrgetter("notify")
+_is_created = attrgetter("created")
 
 
 class Around(NamedTuple):
@@ -100,19 +107,21 @@ class Client:
         self, requests: Sequence[Request[Any]], *, connection: object = NO_CONNECTION
     ) -> list[Execution[Any]]:
         where, notify = self._where(connection, requests)
-        requests = self._traced(requests)
+        if self._hooks.listen:
+            requests = self._traced(requests)
         executions = [request.new for request in requests]
         if where is NO_CONNECTION:
-            created = self.store.create(executions, notify=notify)
+            created = self._open_store().create(executions, notify=notify)
         else:
-            created = self.store.create_on(where, executions, notify=notify)
+            created = self._open_store().create_on(where, executions, notify=notify)
         return self._as_executions(requests, created, self._holders(created), where)
 
     async def aenqueue(
         self, requests: Sequence[Request[Any]], *, connection: object = NO_CONNECTION
     ) -> list[Execution[Any]]:
         where, notify = self._where(connection, requests)
-        requests = self._traced(requests)
+        if self._hooks.listen:
+            requests = self._traced(requests)
         executions = [request.new for request in requests]
         if where is NO_CONNECTION:
             created = await in_thread(self._create, executions, notify)
@@ -121,13 +130,13 @@ class Client:
             store = await in_thread(self._open_store)
             created = await store.acreate_on(where, executions, notify=notify)
         holders = {}
-        if not all(answer.created for answer in created):
+        if not all(map(_is_created, created)):
             holders = await in_thread(self._holders, created)
         return self._as_executions(requests, created, holders, where)
 
     def _traced(self, requests: Sequence[Request[Any]]) -> Sequence[Request[Any]]:
         # Here, in the caller's own context, and not on the thread that writes.
-        if self._hooks.listen and (trace := self._hooks.trace()) is not None:
+        if (trace := self._hooks.trace()) is not None:
             return [replace(one, new=replace(one.new, trace=trace)) for one in requests]
         return requests
 
@@ -135,7 +144,7 @@ class Client:
         return self.store.create(executions, notify=notify)
 
     def _where(self, connection: object, requests: Sequence[Request[Any]]) -> tuple[object, bool]:
-        return self._within(connection, notify=all(request.notify for request in requests))
+        return self._within(connection, notify=all(map(_notifies, requests)))
 
     def _within(self, connection: object, *, notify: bool) -> tuple[object, bool]:
         around = self._around.get()
@@ -145,9 +154,9 @@ class Client:
 
     def _holders(self, created: Sequence[Created]) -> dict[str, Snapshot]:
         """Read the executions that had the keys already, as far as they are committed."""
-        taken = [answer.id for answer in created if not answer.created]
-        if not taken:
+        if all(map(_is_created, created)):
             return {}
+        taken = [answer.id for answer in created if not answer.created]
         try:
             return {holder.id: holder for holder in self.store.get(list(set(taken)))}
         except StoreUnavailable:
@@ -160,7 +169,7 @@ class Client:
         holders: Mapping[str, Snapshot],
         where: object,
     ) -> list[Execution[Any]]:
-        now = self.now()
+        now = time.time() if self.clock is None else self.clock.now()
         executions: list[Execution[Any]] = [
             Execution(
                 holders.get(answer.id) or _Written(request.new, answer, now),
@@ -303,10 +312,13 @@ class _Written(msgspec.Struct, frozen=True, gc=False):
 
     new: NewExecution
     answer: Created
-    now: datetime
+    now: float | datetime  # the time of a test, or seconds since 1970, which are faster to ask for
 
     def __call__(self) -> Snapshot:
-        return _first_snapshot(self.new, self.answer, self.now)
+        now = self.now
+        if not isinstance(now, datetime):
+            now = datetime.fromtimestamp(now, UTC)
+        return _first_snapshot(self.new, self.answer, now)
 
 
 def _first_snapshot(new: NewExecution, answer: Created, now: datetime) -> Snapshot:

@@ -110,14 +110,15 @@ class TaskSignature:
         """
         if len(args) > len(self._positional):
             self._refuse(None, self._too_many(len(args)))
-        bound = dict(zip(self._positional, args, strict=False))
+        bound = dict(zip(self._positional, args))  # noqa: B905 - there may be fewer, and this is hot
         for name, value in kwargs.items():
             if name in bound:
                 self._refuse(name, f"{name!r} is given twice")
             if name not in self._keywords:
                 self._refuse_unless_any_name_will_do(name)
             bound[name] = value
-        self._refuse_missing(bound)
+        if not bound.keys() >= self._required:
+            self._refuse_missing(bound)
         # The same call gives the same text, in whatever order its keywords were written.
         return self._in_order(bound) if len(kwargs) > 1 else bound
 
@@ -186,7 +187,8 @@ class TaskSignature:
         for name in arguments:
             if name not in self._named:
                 self._refuse_unless_any_name_will_do(name)
-        self._refuse_missing(arguments)
+        if not arguments.keys() >= self._required:
+            self._refuse_missing(arguments)
         return self._encode(self._in_order(arguments))
 
     def decode_arguments(self, text: str) -> dict[str, object]:
@@ -370,10 +372,9 @@ class TaskSignature:
                 self._refuse(name, f"{name}={short_repr(value)} {why}{inside}{next_step}")
         self._refuse(None, f"what is passed {why}{inside}{next_step}")
 
-    def _refuse_missing(self, arguments: Mapping[str, object]) -> None:
-        if not self._required <= arguments.keys():
-            missing = [name for name in self._named if name in self._required - arguments.keys()]
-            self._refuse(missing[0], f"{' and '.join(map(repr, missing))} must be given")
+    def _refuse_missing(self, arguments: Mapping[str, object]) -> NoReturn:
+        missing = [name for name in self._named if name in self._required - arguments.keys()]
+        self._refuse(missing[0], f"{' and '.join(map(repr, missing))} must be given")
 
     def _refuse_unless_any_name_will_do(self, name: object) -> None:
         if not isinstance(name, str):

@@ -24,7 +24,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _NANOSECONDS = 1_000_000
 _COUNTER_END = 1 << 42
-_RANDOM_BYTES = 4096
+_LAST_WORD = (1 << 32) - 1
+_RANDOM_BYTES = 8192
 _PLACE_DIGITS = 6  # hexadecimal: the ids of a run's tasks are its own, counted up
 _ELEMENT_BITS = 14  # of them, for the elements of a task that runs for each of a list
 
@@ -99,7 +100,7 @@ class IdSource:
                 counter = self._enter(self._millisecond + 1)
             self._counter = counter
             head = self._head
-            word = self._random_word()
+            word = self._random_word() & _LAST_WORD
         return (
             f"{head}{counter >> 30:03x}-{0x8000 | counter >> 16 & 0x3FFF:04x}"
             f"-{(counter & 0xFFFF) << 32 | word:012x}"
@@ -109,7 +110,7 @@ class IdSource:
         self._millisecond = millisecond
         self._head = f"{millisecond >> 16:08x}-{millisecond & 0xFFFF:04x}-7"
         # The top bit stays clear: room for 2**41 ids before the counter is used up.
-        return self._random_word() << 9 | self._random_word() >> 23
+        return self._random_word() >> 23
 
     def _random_word(self) -> int:
         # Not a generator: a signal handler cannot enter one that is running.
@@ -225,7 +226,7 @@ def lowest_id_at(moment: datetime) -> str:
 
 def _random_words() -> Iterator[int]:
     # A system call for every id would cost more than all the rest of it.
-    return iter(memoryview(os.urandom(_RANDOM_BYTES)).cast("I"))
+    return iter(memoryview(os.urandom(_RANDOM_BYTES)).cast("Q"))
 
 
 _source = IdSource()

@@ -118,7 +118,10 @@ def _is_flat(value: object) -> bool:
     """Whether it is a dict of what is safe: most arguments are, and need no second look."""
     if type(value) is not dict:
         return False
-    return all(type(key) is str and type(one) in _SAFE for key, one in value.items())
+    for key, one in value.items():  # noqa: SIM110 - every enqueue would wait for the generator
+        if type(key) is not str or type(one) not in _SAFE:
+            return False
+    return True
 
 
 def _plain(value: object) -> object:

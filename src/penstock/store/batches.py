@@ -6,7 +6,7 @@ statement, and the caller's codecs and row factories never see it.
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import assert_never
+from typing import assert_never, overload
 
 import msgspec
 
@@ -122,16 +122,18 @@ def encode_new(executions: Sequence[NewExecution]) -> dict[str, str]:
 
 def encode_one(new: NewExecution) -> dict[str, str | None]:
     """Return parameters for a single execution, by the names of what it has."""
-    texts = {
+    texts = new.id + new.task + new.queue + new.args + (new.follow_ups or "") + (new.trace or "")
+    _refuse_unstorable(texts, doing="store an execution")
+    return {
         "id": new.id,
         "task": new.task,
         "queue": new.queue,
         "args": new.args,
         "follow_ups": new.follow_ups,
         "trace": new.trace,
+        "priority": str(new.priority),
+        "max_crashes": str(new.max_crashes),
     }
-    _as_text(texts, doing="store an execution")  # refuses what no database can store
-    return {**texts, "priority": str(new.priority), "max_crashes": str(new.max_crashes)}
 
 
 def encode_outcomes(outcomes: Iterable[Outcome]) -> str:
@@ -264,6 +266,10 @@ def event_data(**facts: object) -> str | None:
     return _encode(known).decode() if known else None
 
 
+@overload
+def microseconds_at(moment: datetime) -> int: ...
+@overload
+def microseconds_at(moment: None) -> None: ...
 def microseconds_at(moment: datetime | None) -> int | None:
     return None if moment is None else (moment - _EPOCH) // _MICROSECOND
 
@@ -281,10 +287,19 @@ def _as_text(rows: object, *, doing: str) -> str:
         text = _encode(rows).decode()
     except UnicodeEncodeError as error:
         raise StoreRefused(doing, because=error) from error
-    # PostgreSQL keeps no NUL in text; SQLite would, and then the two would differ.
-    if "\\u0000" in text and "\x00" in "".join(_strings_in(rows)):
-        raise StoreRefused(doing, because=ValueError("text with a NUL character in it"))
+    if "\\u0000" in text:
+        _refuse_unstorable("".join(_strings_in(rows)), doing=doing)
     return text
+
+
+def _refuse_unstorable(text: str, *, doing: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise StoreRefused(doing, because=error) from error
+    # PostgreSQL keeps no NUL in text; SQLite would, and then the two would differ.
+    if "\x00" in text:
+        raise StoreRefused(doing, because=ValueError("text with a NUL character in it"))
 
 
 def _strings_in(rows: object) -> Iterable[str]:

@@ -11,7 +11,7 @@ from penstock.store.follow_ups import following
 from penstock.store.runs import Output
 from penstock.store.scripts import Script, Step, undone_on_error
 from penstock.store.sql import Statement
-from penstock.store.sqlite.creating import advance, moment_now, write_executions
+from penstock.store.sqlite.creating import advance, write_executions
 from penstock.store.sqlite.running import go_on
 from penstock.store.sqlite.transaction import EventRow, Transaction, encode_list
 from penstock.store.whereabouts import GONE, whereabouts_of
@@ -24,11 +24,10 @@ def complete(
     result: str,
     writes: str | None,
     started_at: datetime | None,
-    now: datetime | None,
-    notify: bool,  # noqa: ARG001 - SQLite notifies nobody; both databases take the same arguments
+    now: int,
 ) -> Script[None]:
     output = Output(result, writes)
-    script = _complete(statements, lease, output, microseconds_at(started_at), moment_now(now))
+    script = _complete(statements, lease, output, microseconds_at(started_at), now)
     yield from undone_on_error(statements, script)
 
 
@@ -62,13 +61,11 @@ def _complete(
         yield from go_on(statements, [root_id], {id_: output}, now=now)
 
 
-def once(
-    statements: Mapping[str, Statement], lease: Lease, name: str, *, now: datetime | None
-) -> Script[bool]:
+def once(statements: Mapping[str, Statement], lease: Lease, name: str, *, now: int) -> Script[bool]:
     held = yield Step(statements["holds_lease"], _named(lease))
     if not held:
         raise LeaseLost(lease.execution_id, doing=f"do {name!r} once")
-    parameters = {"id": lease.execution_id, "name": name, "now": moment_now(now)}
+    parameters = {"id": lease.execution_id, "name": name, "now": now}
     return bool((yield Step(statements["once"], parameters)))
 
 

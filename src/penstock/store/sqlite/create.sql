@@ -69,6 +69,36 @@ VALUES (:id, :queue, :priority, :task);
 INSERT INTO execution_events (root_id, task_execution_id, type, at)
 VALUES (:id, :id, 'task.created', :now), (:id, :id, 'task.marked_ready', :now);
 
+-- name: one_at_once_form
+-- On our own connection the three are one: whoever inserts into this view fills the tables. Inside
+-- a trigger no index can be prescribed, but rows that are only inserted ask for none.
+CREATE TEMP VIEW one_execution AS
+SELECT NULL AS id, NULL AS task, NULL AS queue, NULL AS priority, NULL AS args,
+       NULL AS max_crashes, NULL AS follow_ups, NULL AS trace, NULL AS now;
+
+-- name: one_at_once_rule
+CREATE TEMP TRIGGER create_one_execution INSTEAD OF INSERT ON one_execution
+BEGIN
+    INSERT INTO task_executions (
+        id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, trace, created_at
+    )
+    VALUES (
+        NEW.id, NEW.id, NEW.task, NEW.queue, NEW.priority, NEW.args, 'ready', NEW.max_crashes,
+        NEW.follow_ups, NEW.trace, NEW.now
+    );
+    INSERT INTO task_outbox (task_execution_id, queue, priority, task)
+    VALUES (NEW.id, NEW.queue, NEW.priority, NEW.task);
+    INSERT INTO execution_events (root_id, task_execution_id, type, at)
+    VALUES (NEW.id, NEW.id, 'task.created', NEW.now), (NEW.id, NEW.id, 'task.marked_ready', NEW.now);
+END;
+
+-- name: create_one_at_once
+-- Fails if the execution is there already.
+INSERT INTO one_execution (
+    id, task, queue, priority, args, max_crashes, follow_ups, trace, now
+)
+VALUES (:id, :task, :queue, :priority, :args, :max_crashes, :follow_ups, :trace, :now);
+
 -- name: holders
 -- Whoever stands where an execution of the call should have gone: itself, written before,
 -- or the live one that has its key.

@@ -1,8 +1,6 @@
 """Creating executions on SQLite: the same script on our connection and on a caller's."""
 
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import NamedTuple
 
 from penstock.errors import StoreRefused
@@ -14,7 +12,6 @@ from penstock.store.batches import (
     encode_one,
     encode_strings,
     event_data,
-    microseconds_at,
     moment_at,
 )
 from penstock.store.follow_ups import following
@@ -35,18 +32,11 @@ class _Written(NamedTuple):
     run_at: int | None
 
 
-def moment_now(now: datetime | None) -> int:
-    """Microseconds since 1970: on SQLite the host's clock is the database's."""
-    given = microseconds_at(now)
-    return time.time_ns() // 1000 if given is None else given
-
-
 def create(
     statements: Mapping[str, Statement],
     executions: Sequence[NewExecution],
     *,
-    now: datetime | None,
-    notify: bool,  # noqa: ARG001 - SQLite notifies nobody; both databases take the same arguments
+    now: int,
 ) -> Script[list[Created]]:
     """Write the executions in the caller's transaction; answer in their order.
 
@@ -54,7 +44,7 @@ def create(
     """
     if not executions:
         return []
-    script = write_executions(statements, executions, now=moment_now(now))
+    script = write_executions(statements, executions, now=now)
     return (yield from undone_on_error(statements, script))
 
 

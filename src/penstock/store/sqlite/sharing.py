@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from penstock.errors import StoreBusy
+from penstock.store.sql import Statement
 from penstock.store.sqlite.connecting import (
     keep_long_log,
     meaning,
@@ -50,8 +51,11 @@ class _Job:
 class SharedFile:
     """The database as this process sees it. Opens when it is first needed."""
 
-    def __init__(self, path: str, *, busy_timeout: float) -> None:
+    def __init__(
+        self, path: str, *, busy_timeout: float, prepare: Sequence[Statement] = ()
+    ) -> None:
         self.path = path
+        self._prepare = prepare  # a connection that is to write
         self.in_memory = path == IN_MEMORY
         self.listeners: set[threading.Event] = set()  # who waits for work in this process
         self.life = 0  # rises when a database in memory is lost and begins anew
@@ -99,6 +103,20 @@ class SharedFile:
             raise job.error
         return results[0]
 
+    def write_one(self, doing: str, statement: Callable[[sqlite3.Connection], T]) -> T:
+        """The same for a single statement, which by itself needs no BEGIN and no COMMIT."""
+        if self._waiting or not self._lock.acquire(blocking=False):
+            return self.write(doing, statement)
+        try:
+            attempt = partial(statement, self._writer or self._opened_writer())
+            return patiently(attempt, doing=doing, timeout=self._busy_timeout)
+        except Exception as error:  # noqa: BLE001 - it is raised as what it means
+            if self._writer is not None:
+                self._undo(self._writer, error)
+            self._tell(error, doing)
+        finally:
+            self._lock.release()
+
     def expect_batches(self) -> None:
         """Prepare for what a worker writes: hundreds of rows at a time."""
         with self._lock:
@@ -121,10 +139,8 @@ class SharedFile:
                 raise
         except StoreBusy:
             return None
-        except Exception as error:
-            if (meant := self._meaning(error, doing)) is error:
-                raise
-            raise meant from error
+        except Exception as error:  # noqa: BLE001 - it is raised as what it means
+            self._tell(error, doing)
         else:
             return result
         finally:
@@ -201,6 +217,8 @@ class SharedFile:
         if self._writer is None:
             self._writer = open_writer(self.path, busy_timeout=self._busy_timeout)
             self._openings += 1
+            for statement in self._prepare:
+                self._writer.execute(statement.sql)
             if self._has_batches:
                 keep_long_log(self._writer)
         return self._writer
@@ -246,10 +264,8 @@ class SharedFile:
                     return work(self._opened_writer())
             with self._reading:
                 return self._read(work)
-        except Exception as error:
-            if (meant := self._meaning(error, doing)) is error:
-                raise
-            raise meant from error
+        except Exception as error:  # noqa: BLE001 - it is raised as what it means
+            self._tell(error, doing)
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -315,6 +331,11 @@ class SharedFile:
             self._writer = None
             self.life += self.in_memory
         self._start_afresh()
+
+    def _tell(self, error: Exception, doing: str) -> NoReturn:
+        if (meant := self._meaning(error, doing)) is error:
+            raise error
+        raise meant from error
 
     def _meaning(self, error: BaseException, doing: str) -> BaseException:
         return meaning(error, doing=doing, path=self.path, waited=self._busy_timeout)

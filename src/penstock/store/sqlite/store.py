@@ -5,12 +5,14 @@ whatever a transaction has read stays true until it commits. Operations that oft
 nothing to do look first, without the write lock.
 """
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, TypeVar
 
+from penstock.errors import StoreRefused
 from penstock.model.clock import Clock
 from penstock.model.events import EventType
 from penstock.model.examinations import Examined
@@ -37,7 +39,7 @@ from penstock.model.waiting import QueueDepth, Waiting
 from penstock.model.wakeups import Chores
 from penstock.model.workers import Beat, Pulse, WorkerInfo
 from penstock.store.attempting import Attempts
-from penstock.store.batches import encode_strings, moment_at
+from penstock.store.batches import encode_one, encode_strings, microseconds_at, moment_at
 from penstock.store.connections.callers import Callers
 from penstock.store.connections.checking import OurFile
 from penstock.store.contract import Store
@@ -68,7 +70,7 @@ from penstock.store.sqlite import (
     sweeping,
     waiting,
 )
-from penstock.store.sqlite.creating import create, moment_now, refuse_long_numbers, write_executions
+from penstock.store.sqlite.creating import create, refuse_long_numbers, write_executions
 from penstock.store.sqlite.sharing import SharedFile
 from penstock.store.sqlite.transaction import Transaction
 from penstock.store.sqlite.wakeups import SqliteDistributor
@@ -88,11 +90,12 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
     def __init__(
         self, path: str | Path, *, clock: Clock | None = None, busy_timeout: float = 30.0
     ) -> None:
-        self._file = SharedFile(str(path), busy_timeout=busy_timeout)
+        self.statements = load_statements(migrating.PACKAGE)
+        prepare = [self.statements["one_at_once_form"], self.statements["one_at_once_rule"]]
+        self._file = SharedFile(str(path), busy_timeout=busy_timeout, prepare=prepare)
         self._clock = clock
         self._migrated_in = _NEVER  # the life of the file in which its tables were last checked
         self._scanner = claiming.Scanner()
-        self.statements = load_statements(migrating.PACKAGE)
         self._callers = Callers(OurFile(self._file.path, self.statements, self._making_tables))
 
     # --- the tables -------------------------------------------------------------------
@@ -133,8 +136,7 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
         )
 
     def _making_tables(self) -> Script[list[int]]:
-        now = moment_now(self._given_now())
-        return migrating.migrate(self.statements, where=self._where, now=now)
+        return migrating.migrate(self.statements, where=self._where, now=self._now())
 
     @property
     def _where(self) -> str:
@@ -150,6 +152,11 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
         if not executions:
             return []
         refuse_long_numbers(executions)
+        if len(executions) == 1 and executions[0].is_free:
+            try:
+                return [self._create_one(executions[0])]
+            except StoreRefused:
+                pass  # perhaps it is there already: what follows finds out
 
         def write(transaction: Transaction) -> list[Created]:
             script = write_executions(self.statements, executions, now=transaction.now)
@@ -157,10 +164,25 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
 
         return self._write("enqueue", write)
 
+    def _create_one(self, new: NewExecution) -> Created:
+        sql = self.statements["create_one_at_once"].sql
+        values = encode_one(new)
+
+        def write(connection: Connection) -> None:
+            connection.execute(sql, {**values, "now": self._now()})
+
+        self._be_migrated()
+        try:
+            self._file.write_one("enqueue", write)
+        finally:
+            self._file.tell_of_work()
+        return Created(new.id, created=True, state=State.READY)
+
     def _creating(
         self, executions: Sequence[NewExecution], *, notify: bool
     ) -> Script[list[Created]]:
-        return create(self.statements, executions, now=self._given_now(), notify=notify)
+        del notify
+        return create(self.statements, executions, now=self._now())
 
     def _completing(
         self, lease: Lease, *, result: str, writes: str | None, started_at: datetime | None
@@ -171,12 +193,11 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
             result=result,
             writes=writes,
             started_at=started_at,
-            now=self._given_now(),
-            notify=True,
+            now=self._now(),
         )
 
     def _doing_once(self, lease: Lease, name: str) -> Script[bool]:
-        return completing.once(self.statements, lease, name, now=self._given_now())
+        return completing.once(self.statements, lease, name, now=self._now())
 
     def read_back(self, leases: Sequence[Lease]) -> list[Whereabouts]:
         doing = "read completions back"
@@ -286,7 +307,7 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
 
     def _starting(self, runs: Sequence[NewRun], *, notify: bool) -> Script[None]:
         del notify
-        writer = running.Writer(self.statements, now=moment_now(self._given_now()))
+        writer = running.Writer(self.statements, now=self._now())
         return undone_on_error(self.statements, start_runs(writer, runs))
 
     def _steer(self, doing: str, script: Callable[[RunWriter], Script[T]]) -> T:
@@ -320,7 +341,7 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
         self, execution_id: str, name: str, data: str, *, notify: bool
     ) -> Script[SignalAnswer]:
         del notify  # whoever waits for work on SQLite watches the file
-        return waiting.signal(self.statements, execution_id, name, data, now=self._given_now())
+        return waiting.signal(self.statements, execution_id, name, data, now=self._now())
 
     # --- workers ----------------------------------------------------------------------
 
@@ -510,10 +531,13 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
 
     def _on(self, connection: Connection) -> Transaction:
         # Asked for under the lock, so that later transactions have later moments.
-        return Transaction(connection, self.statements, moment_now(self._given_now()))
+        return Transaction(connection, self.statements, self._now())
 
-    def _given_now(self) -> datetime | None:
-        return None if self._clock is None else self._clock.now()
+    def _now(self) -> int:
+        """Microseconds since 1970: on SQLite the host's clock is the database's."""
+        if self._clock is None:
+            return time.time_ns() // 1000
+        return microseconds_at(self._clock.now())
 
 
 if TYPE_CHECKING:

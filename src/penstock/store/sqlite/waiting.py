@@ -1,7 +1,6 @@
 """What tasks remember and wait for on SQLite."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 from penstock.errors import LeaseLost
 from penstock.model.executions import Lease, SignalAnswer, StepDone
@@ -10,7 +9,6 @@ from penstock.store.batches import encode_leases, encode_steps
 from penstock.store.remembering import answer_to_signal, asked_for
 from penstock.store.scripts import Script, Step, run, undone_on_error
 from penstock.store.sql import Statement
-from penstock.store.sqlite.creating import moment_now
 from penstock.store.sqlite.running import Writer, go_on
 from penstock.store.sqlite.transaction import Transaction
 from penstock.store.sqlite.waking import wake
@@ -44,9 +42,9 @@ def signal(
     name: str,
     data: str,
     *,
-    now: datetime | None,
+    now: int,
 ) -> Script[SignalAnswer]:
-    script = _signal(statements, execution_id, name, data, moment_now(now))
+    script = _signal(statements, execution_id, name, data, now)
     return (yield from undone_on_error(statements, script))
 
 
