@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,8 +96,8 @@ def test_a_full_disk_is_waited_for(
     full = threading.Event()
     app, whole = make_app(), connecting.open_writer
 
-    def open_writer(path: str, *, busy_timeout: float) -> sqlite3.Connection:
-        connection = whole(path, busy_timeout=busy_timeout)
+    def open_writer(path: str, **how: Any) -> sqlite3.Connection:  # noqa: ANN401
+        connection = whole(path, **how)
         if full.is_set():
             connection.execute("PRAGMA max_page_count = 1")  # as much as there is already
         return connection

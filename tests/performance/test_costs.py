@@ -60,6 +60,24 @@ Fill = Callable[[App], int]
 fills = pytest.mark.parametrize(("fill", "most"), [(enqueue_tasks, 0.1), (start_runs, 0.3)])
 
 
+def test_an_execution_on_sqlite_is_one_statement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter = Counter()
+    counter.watch(monkeypatch)
+    app = app_at(f"sqlite:///{tmp_path / 'costs.db'}")
+    nothing = app.tasks["nothing"]
+    nothing.enqueue(1)
+    counter.forget()
+
+    nothing.enqueue(2)
+
+    # For each statement of a trigger SQLite tells the one that set it off once more, or a comment.
+    sent = {one for one in counter.statements if not one.startswith("--")}
+    app.close()
+    assert len(sent) == 1
+
+
 @fills
 def test_a_worker_on_sqlite_commits_once_for_many_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fill: Fill, most: float

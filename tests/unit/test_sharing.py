@@ -4,7 +4,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,9 @@ def say(word: str) -> Callable[[sqlite3.Connection], str]:
 
 
 def write_together(
-    file: SharedFile, jobs: list[Callable[[sqlite3.Connection], str]]
+    file: SharedFile,
+    jobs: list[Callable[[sqlite3.Connection], str]],
+    how: Callable[..., str] = SharedFile.write,
 ) -> list[str | BaseException]:
     """Let all of them gather behind a first one, so that they come in one group."""
     answers: list[str | BaseException] = [""] * len(jobs)
@@ -43,7 +45,7 @@ def write_together(
 
     def write(place: int) -> None:
         try:
-            answers[place] = file.write("say a word", jobs[place])
+            answers[place] = how(file, "say a word", jobs[place])
         except Exception as error:  # noqa: BLE001 - the test looks at it
             answers[place] = error
 
@@ -154,6 +156,69 @@ def test_those_who_are_run_again_wait_for_a_lock_once_and_not_one_after_the_othe
     assert all(isinstance(answer, StoreBusy) for answer in answers)
     other.close()
     file.close()
+
+
+def test_a_single_statement_is_a_transaction_by_itself(file: SharedFile) -> None:
+    heard: list[str] = []
+    file.write("listen", lambda it: it.set_trace_callback(heard.append))
+    heard.clear()
+
+    assert file.write_one("say a word", say("a")) == "a"
+
+    assert heard == ["INSERT INTO said VALUES ('a')"]
+    assert words(file) == ["a"]
+
+
+def test_a_single_statement_goes_with_those_who_wait(
+    file: SharedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    begin = file._begin
+
+    def counted(doing: str) -> sqlite3.Connection:
+        begun.append(doing)
+        return begin(doing)
+
+    monkeypatch.setattr(file, "_begin", counted)
+
+    assert write_together(file, [say("a"), say("b")], SharedFile.write_one) == ["a", "b"]
+
+    assert begun == ["hold the lock", "say a word"]
+    assert sorted(words(file)) == ["a", "b"]
+
+
+def test_a_single_statement_that_is_refused_leaves_nothing(file: SharedFile) -> None:
+    file.write_one("say a word", say("a"))
+
+    with pytest.raises(StoreRefused, match="UNIQUE"):
+        file.write_one("say a word", say("a"))
+
+    assert file.write_one("say a word", say("b")) == "b"
+    assert words(file) == ["a", "b"]
+
+
+def test_a_single_statement_waits_for_another_connection(tmp_path: Path) -> None:
+    file = SharedFile(str(tmp_path / "busy.db"), busy_timeout=0.2)
+    file.write("make a table", lambda it: it.execute("CREATE TABLE said (word TEXT UNIQUE)"))
+    with closing(sqlite3.connect(tmp_path / "busy.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        with pytest.raises(StoreBusy, match="say a word"):
+            file.write_one("say a word", say("a"))
+
+        other.execute("COMMIT")
+    assert file.write_one("say a word", say("a")) == "a"
+    file.close()
+
+
+def test_after_a_mistake_in_a_statement_the_next_has_a_new_connection(file: SharedFile) -> None:
+    before = file._writer
+
+    with pytest.raises(sqlite3.OperationalError, match="nowhere"):
+        file.write_one("ask", lambda it: it.execute("SELECT * FROM nowhere"))
+
+    assert file.write_one("say a word", say("a")) == "a"
+    assert file._writer is not before
 
 
 def test_the_log_is_long_for_a_workers_batches_only(tmp_path: Path) -> None:

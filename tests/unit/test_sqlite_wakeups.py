@@ -11,7 +11,7 @@ from penstock.model.wakeups import WakeUp
 from penstock.store.sqlite.sharing import SharedFile
 from penstock.store.sqlite.store import SqliteStore
 from penstock.store.sqlite.wakeups import SqliteDistributor
-from tests.contract.support import WORKER, claim, enqueue, finish, worker
+from tests.contract.support import WORKER, claim, enqueue, finish, new, worker
 
 QUIET = 0.2  # seconds: many looks
 
@@ -71,20 +71,25 @@ def test_what_another_connection_writes_wakes_it(
     other.close()
 
 
+@pytest.mark.parametrize(("written", "how_many"), [("write_one", 1), ("write", 2)])
 def test_a_write_that_is_interrupted_after_its_commit_wakes_it(
-    store: SqliteStore, listener: SqliteDistributor, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore,
+    listener: SqliteDistributor,
+    monkeypatch: pytest.MonkeyPatch,
+    written: str,
+    how_many: int,
 ) -> None:
     enqueue(store)
     hear_all(listener)
-    commit = SharedFile._commit
+    write = getattr(SharedFile, written)
 
-    def commit_and_stop(self: SharedFile, connection: object, doing: str) -> None:
-        commit(self, connection, doing)  # type: ignore[arg-type]
+    def write_and_stop(*told: object) -> None:
+        write(*told)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SharedFile, "_commit", commit_and_stop)
+    monkeypatch.setattr(SharedFile, written, write_and_stop)
     with pytest.raises(KeyboardInterrupt):
-        enqueue(store)
+        store.create([new() for _ in range(how_many)])
 
     assert listener.wait_for_work(QUIET) is WakeUp.ANYTHING
 

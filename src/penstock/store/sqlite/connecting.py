@@ -3,7 +3,7 @@
 import random
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from penstock.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from penstock.store.sql import Statement
 
 T = TypeVar("T")
 
@@ -44,15 +45,13 @@ def open_reader(path: str, *, busy_timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def open_writer(path: str, *, busy_timeout: float) -> sqlite3.Connection:
+def open_writer(
+    path: str, *, busy_timeout: float, prepare: Iterable[Statement] = ()
+) -> sqlite3.Connection:
     # No timeout of SQLite's own: its pauses grow to a tenth of a second, ours do not.
     connection = _connect(path, timeout=0)
     try:
-        patiently(
-            lambda: connection.execute("PRAGMA journal_mode = WAL"),
-            doing=f"open {path}",
-            timeout=busy_timeout,
-        )
+        _first(connection, "PRAGMA journal_mode = WAL", path, busy_timeout)
         # What has been committed survives a power cut.
         connection.execute("PRAGMA synchronous = FULL")
         # What a statement would undo if it failed need not go through a file.
@@ -62,10 +61,16 @@ def open_writer(path: str, *, busy_timeout: float) -> sqlite3.Connection:
         # They are for those who write by hand: to compare the state of every row with eight words,
         # which we know to be one of them, would take a twelfth of a worker's time here.
         connection.execute("PRAGMA ignore_check_constraints = ON")
+        for statement in prepare:
+            _first(connection, statement.sql, path, busy_timeout)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _first(connection: sqlite3.Connection, sql: str, path: str, timeout: float) -> None:
+    patiently(lambda: connection.execute(sql), doing=f"open {path}", timeout=timeout)
 
 
 def keep_long_log(writer: sqlite3.Connection) -> None:

@@ -215,10 +215,10 @@ class SharedFile:
 
     def _opened_writer(self) -> sqlite3.Connection:
         if self._writer is None:
-            self._writer = open_writer(self.path, busy_timeout=self._busy_timeout)
+            self._writer = open_writer(
+                self.path, busy_timeout=self._busy_timeout, prepare=self._prepare
+            )
             self._openings += 1
-            for statement in self._prepare:
-                self._writer.execute(statement.sql)
             if self._has_batches:
                 keep_long_log(self._writer)
         return self._writer
