@@ -177,7 +177,7 @@ class Client:
                 created=answer.created,
                 decode_result=request.decode_result,
             )
-            for request, answer in zip(requests, created, strict=True)
+            for request, answer in zip(requests, created)  # noqa: B905 - a store answers all
         ]
         if self._hooks.listen:
             new = [one.new for one, its in zip(requests, created, strict=True) if its.created]
