@@ -1,6 +1,7 @@
 """What a SQLite store has its connections do: the statements, and the steps that they take."""
 
 import sqlite3
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,8 @@ class Counter:
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         connect = connecting._connect
 
-        def watched(path: str, *, timeout: float) -> sqlite3.Connection:
-            connection = connect(path, timeout=timeout)
+        def watched(path: str, **how: Any) -> sqlite3.Connection:  # noqa: ANN401
+            connection: sqlite3.Connection = connect(path, **how)
             connection.set_trace_callback(self.statements.append)
             connection.set_progress_handler(self._step, 1)
             return connection

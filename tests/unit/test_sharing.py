@@ -22,8 +22,8 @@ def file(tmp_path: Path) -> Iterator[SharedFile]:
     shared.close()
 
 
-def say(word: str) -> Callable[[sqlite3.Connection], str]:
-    def work(connection: sqlite3.Connection) -> str:
+def say(word: str) -> Callable[[sqlite3.Connection | sqlite3.Cursor], str]:
+    def work(connection: sqlite3.Connection | sqlite3.Cursor) -> str:
         connection.execute("INSERT INTO said VALUES (?)", (word,))
         return word
 

@@ -174,8 +174,8 @@ class Client:
             Execution(
                 holders.get(answer.id) or _Written(request.new, answer, now),
                 self,
-                created=answer.created,
-                decode_result=request.decode_result,
+                answer.created,
+                request.decode_result,
             )
             for request, answer in zip(requests, created)  # noqa: B905 - a store answers all
         ]

@@ -76,8 +76,7 @@ class Execution(Generic[T_co]):
         self,
         snapshot: Snapshot | Callable[[], Snapshot],
         reads: Reads,
-        *,
-        created: bool = True,
+        created: bool = True,  # noqa: FBT001, FBT002 - each enqueue makes one, and names take time
         decode_result: Callable[[str], Any] = decode,
     ) -> None:
         # Of thousands that are enqueued at once hardly one is ever looked at: made when it is.

@@ -122,8 +122,7 @@ def encode_new(executions: Sequence[NewExecution]) -> dict[str, str]:
 
 def encode_one(new: NewExecution) -> dict[str, str | None]:
     """Return parameters for a single execution, by the names of what it has."""
-    texts = new.id + new.task + new.queue + new.args + (new.follow_ups or "") + (new.trace or "")
-    _refuse_unstorable(texts, doing="store an execution")
+    refuse_unstorable(new)
     return {
         "id": new.id,
         "task": new.task,
@@ -134,6 +133,16 @@ def encode_one(new: NewExecution) -> dict[str, str | None]:
         "priority": str(new.priority),
         "max_crashes": str(new.max_crashes),
     }
+
+
+def refuse_unstorable(new: NewExecution) -> None:
+    """Refuse texts that no database can store.
+
+    Raises:
+        StoreRefused: one of them has a NUL in it, or is no text.
+    """
+    texts = new.id + new.task + new.queue + new.args + (new.follow_ups or "") + (new.trace or "")
+    _refuse_text(texts, doing="store an execution")
 
 
 def encode_outcomes(outcomes: Iterable[Outcome]) -> str:
@@ -288,11 +297,11 @@ def _as_text(rows: object, *, doing: str) -> str:
     except UnicodeEncodeError as error:
         raise StoreRefused(doing, because=error) from error
     if "\\u0000" in text:
-        _refuse_unstorable("".join(_strings_in(rows)), doing=doing)
+        _refuse_text("".join(_strings_in(rows)), doing=doing)
     return text
 
 
-def _refuse_unstorable(text: str, *, doing: str) -> None:
+def _refuse_text(text: str, *, doing: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:

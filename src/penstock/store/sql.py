@@ -30,6 +30,11 @@ class Statement:
         return tuple(dict.fromkeys(_PARAMETER.findall(self.sql)))
 
     @cached_property
+    def question_marks(self) -> str:
+        """For sqlite3, to be given the values in the order of `parameters`: no names to look up."""
+        return _PARAMETER.sub("?", self.sql)
+
+    @cached_property
     def pyformat(self) -> str:
         """For psycopg: `%(name)s`."""
         return _PARAMETER.sub(r"%(\1)s", self.sql.replace("%", "%%"))

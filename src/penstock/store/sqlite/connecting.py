@@ -18,6 +18,7 @@ from penstock.errors import (
 from penstock.store.sql import Statement
 
 T = TypeVar("T")
+C = TypeVar("C", bound=sqlite3.Connection)
 
 CACHED_STATEMENTS = 512
 LONGEST_PAUSE = 0.01
@@ -39,17 +40,21 @@ _NO_ANSWER = frozenset(
 )
 
 
+class Writer(sqlite3.Connection):
+    """A connection with a cursor at hand: to make one takes as long as a short statement."""
+
+    hand: sqlite3.Cursor
+
+
 def open_reader(path: str, *, busy_timeout: float) -> sqlite3.Connection:
-    connection = _connect(path, timeout=busy_timeout)
+    connection = _connect(path, timeout=busy_timeout, kind=sqlite3.Connection)
     connection.execute("PRAGMA query_only = ON")
     return connection
 
 
-def open_writer(
-    path: str, *, busy_timeout: float, prepare: Iterable[Statement] = ()
-) -> sqlite3.Connection:
+def open_writer(path: str, *, busy_timeout: float, prepare: Iterable[Statement] = ()) -> Writer:
     # No timeout of SQLite's own: its pauses grow to a tenth of a second, ours do not.
-    connection = _connect(path, timeout=0)
+    connection = _connect(path, timeout=0, kind=Writer)
     try:
         _first(connection, "PRAGMA journal_mode = WAL", path, busy_timeout)
         # What has been committed survives a power cut.
@@ -63,6 +68,7 @@ def open_writer(
         connection.execute("PRAGMA ignore_check_constraints = ON")
         for statement in prepare:
             _first(connection, statement.sql, path, busy_timeout)
+        connection.hand = connection.cursor()
     except BaseException:
         connection.close()
         raise
@@ -83,13 +89,14 @@ def keep_long_log(writer: sqlite3.Connection) -> None:
     writer.execute("PRAGMA wal_autocheckpoint = 4000")
 
 
-def _connect(path: str, *, timeout: float) -> sqlite3.Connection:
+def _connect(path: str, *, timeout: float, kind: type[C]) -> C:
     return sqlite3.connect(
         path,
         timeout=timeout,
         isolation_level=None,  # transactions begin and end where we say so
         check_same_thread=False,
         cached_statements=CACHED_STATEMENTS,
+        factory=kind,
     )
 
 
@@ -101,7 +108,7 @@ def patiently(attempt: Callable[[], T], *, doing: str, timeout: float) -> T:
         try:
             return attempt()
         except sqlite3.OperationalError as error:
-            if _code(error) not in _BUSY:
+            if not is_busy(error):
                 raise
             if time.monotonic() >= deadline:
                 raise StoreBusy(doing, waited=timeout, because=error) from error
@@ -126,7 +133,7 @@ def meaning(error: BaseException, *, doing: str, path: str, waited: float) -> Ba
             sqlite3.DataError() | sqlite3.IntegrityError() | OverflowError() | UnicodeEncodeError()
         ):
             meant = StoreRefused(doing, because=error)
-        case Exception() if _code(error) in _BUSY:
+        case Exception() if is_busy(error):
             meant = StoreBusy(doing, waited=waited, because=error)
         case Exception() if _code(error) in _NO_ANSWER:
             meant = _misplaced(path, error) or StoreUnavailable(f"{doing} in {path}", because=error)
@@ -153,6 +160,11 @@ def _misplaced(path: str, error: BaseException) -> StoreError | None:
     else:
         return None
     return FileMisplaced(path, why=why, instead=instead, because=error)
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether another connection has the lock."""
+    return _code(error) in _BUSY
 
 
 def _code(error: BaseException) -> int | None:

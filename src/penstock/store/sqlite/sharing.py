@@ -17,6 +17,8 @@ from typing import NoReturn, TypeVar
 from penstock.errors import StoreBusy
 from penstock.store.sql import Statement
 from penstock.store.sqlite.connecting import (
+    Writer,
+    is_busy,
     keep_long_log,
     meaning,
     open_reader,
@@ -62,7 +64,7 @@ class SharedFile:
         self._busy_timeout = busy_timeout
         self._has_batches = False
         self._openings = 0
-        self._writer: sqlite3.Connection | None = None
+        self._writer: Writer | None = None
         self._readers: deque[sqlite3.Connection] = deque()
         self._start_afresh()
         _alive.add(self)
@@ -103,12 +105,18 @@ class SharedFile:
             raise job.error
         return results[0]
 
-    def write_one(self, doing: str, statement: Callable[[sqlite3.Connection], T]) -> T:
+    def write_one(self, doing: str, statement: Callable[[sqlite3.Cursor], T]) -> T:
         """The same for a single statement, which by itself needs no BEGIN and no COMMIT."""
         if self._waiting or not self._lock.acquire(blocking=False):
-            return self.write(doing, statement)
+            return self.write(doing, lambda connection: statement(connection.cursor()))
         try:
-            attempt = partial(statement, self._writer or self._opened_writer())
+            cursor = (self._writer or self._opened_writer()).hand
+            try:
+                return statement(cursor)
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise
+            attempt = partial(statement, cursor)
             return patiently(attempt, doing=doing, timeout=self._busy_timeout)
         except Exception as error:  # noqa: BLE001 - it is raised as what it means
             if self._writer is not None:
@@ -213,7 +221,7 @@ class SharedFile:
             self._writer = None
             connection.close()
 
-    def _opened_writer(self) -> sqlite3.Connection:
+    def _opened_writer(self) -> Writer:
         if self._writer is None:
             self._writer = open_writer(
                 self.path, busy_timeout=self._busy_timeout, prepare=self._prepare

@@ -8,8 +8,9 @@ nothing to do look first, without the write lock.
 import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
-from sqlite3 import Connection
+from sqlite3 import Connection, Cursor
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.errors import StoreRefused
@@ -39,7 +40,7 @@ from penstock.model.waiting import QueueDepth, Waiting
 from penstock.model.wakeups import Chores
 from penstock.model.workers import Beat, Pulse, WorkerInfo
 from penstock.store.attempting import Attempts
-from penstock.store.batches import encode_one, encode_strings, microseconds_at, moment_at
+from penstock.store.batches import encode_strings, microseconds_at, moment_at, refuse_unstorable
 from penstock.store.connections.callers import Callers
 from penstock.store.connections.checking import OurFile
 from penstock.store.contract import Store
@@ -92,6 +93,8 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
     ) -> None:
         self.statements = load_statements(migrating.PACKAGE)
         prepare = [self.statements["one_at_once_form"], self.statements["one_at_once_rule"]]
+        self._at_once = self.statements["create_one_at_once"]
+        self._values_of = attrgetter(*self._at_once.parameters[:-1])  # all but the moment
         self._file = SharedFile(str(path), busy_timeout=busy_timeout, prepare=prepare)
         self._clock = clock
         self._migrated_in = _NEVER  # the life of the file in which its tables were last checked
@@ -165,11 +168,11 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
         return self._write("enqueue", write)
 
     def _create_one(self, new: NewExecution) -> Created:
-        sql = self.statements["create_one_at_once"].sql
-        values = encode_one(new)
+        refuse_unstorable(new)
 
-        def write(connection: Connection) -> None:
-            connection.execute(sql, {**values, "now": self._now()})
+        def write(cursor: Cursor) -> None:
+            values = (*self._values_of(new), self._now())
+            cursor.execute(self._at_once.question_marks, values)
 
         self._be_migrated()
         try:
