@@ -12,12 +12,14 @@ from typing import NoReturn
 import asyncpg  # type: ignore[import-untyped]
 import psycopg
 import pytest
+from msgspec.structs import replace
 from psycopg.adapt import Dumper, Loader
 from sqlalchemy import create_engine, event
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
+from penstock.model.ids import new_id
 from penstock.store.contract import Store
 from penstock.store.postgres.store import PostgresStore
 from penstock.testing.clock import ManualClock
@@ -56,6 +58,47 @@ def test_the_callers_factories_are_the_same_afterwards(
 
         assert connection.row_factory is sqlite3.Row
         assert connection.text_factory is bytes
+
+
+def test_each_way_to_write_an_execution_leaves_the_same_rows(
+    sqlite: SqliteDatabase, on_sqlite: Store
+) -> None:
+    """By itself on our own connection, by itself on a caller's, and among others."""
+    asked = new("send_mail", args='{"to":"a"}', queue="mail", priority=-7, max_crashes=5)
+    asked = replace(asked, follow_ups='{"on_success":[]}', trace='{"a":"b"}')
+    alone, on_callers, first, second = (replace(asked, id=new_id()) for _ in range(4))
+
+    on_sqlite.create([alone])
+    with closing(sqlite3.connect(sqlite.path)) as connection:
+        on_sqlite.create_on(connection, [on_callers])
+        connection.commit()
+    on_sqlite.create([first, second])
+
+    with closing(sqlite3.connect(sqlite.path)) as connection:
+        rows = [_rows_of(connection, one.id) for one in (alone, on_callers, first, second)]
+    assert len(rows[0]) == 4  # the execution, its place in the outbox, two events
+    assert all(others == rows[0] for others in rows[1:])
+
+
+def _rows_of(connection: sqlite3.Connection, execution_id: str) -> list[dict[str, object]]:
+    """Return all that is stored of an execution, but for its id and its places in the order."""
+    connection.row_factory = sqlite3.Row
+    found = [
+        dict(row)
+        for table, named in (
+            ("task_executions", "id"),
+            ("task_outbox", "task_execution_id"),
+            ("execution_events", "task_execution_id"),
+        )
+        for row in connection.execute(
+            f"SELECT * FROM {table} WHERE {named} = ? ORDER BY rowid",
+            (execution_id,),
+        )
+    ]
+    return [
+        {name: value for name, value in row.items() if name != "seq" and value != execution_id}
+        for row in found
+    ]
 
 
 def test_no_other_writer_can_come_between_our_first_look_and_our_write(

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +15,7 @@ import pytest
 from penstock import App, TaskHandle
 from penstock.errors import StoreUnavailable
 from penstock.testing import Faults, lose_reply
-from tests.support.workers import wait_until
+from tests.support.workers import Place, wait_until
 
 MakeApp = Callable[[], App]
 PATIENCE = 10.0
@@ -141,6 +143,90 @@ def test_a_thread_that_outlives_its_block_keeps_its_lease_and_is_settled_when_it
         assert execution.result(timeout=PATIENCE) == 1
         wait_until(lambda: len(app.store.workers()) == 1, what="it leaves when the task has ended")
     assert "task.recovered" not in [event.type for event in execution.history()]
+
+
+SCRIPT = """
+import asyncio, logging, os, sys, time
+from penstock import App
+
+logging.basicConfig(level="INFO")
+app = App(sys.argv[1], schema=sys.argv[2])
+
+@app.task
+def on_a_thread():
+    logging.info("begun")
+    time.sleep(60)
+
+@app.task
+async def on_the_loop():
+    logging.info("begun")
+    await asyncio.sleep(60)
+
+on_a_thread.enqueue()
+on_the_loop.enqueue()
+with app.worker(grace=sys.argv[3]):
+    while app.counts()["running"] < 2:
+        time.sleep(0.01)
+    if sys.argv[4] == "fork" and os.fork() == 0:
+        sys.exit()
+    while sys.argv[4] == "stay":
+        time.sleep(0.01)
+"""
+
+
+def run_script(place: Place, *, grace: str, then: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, place.url, place.schema, grace, then],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def hear(script: subprocess.Popen[str], *words: str) -> None:
+    """Read the log of a script until each of these has been said, in this order."""
+    assert script.stderr is not None
+    for word in words:
+        for line in script.stderr:
+            if word in line:
+                break
+        else:
+            pytest.fail(f"it has not said {word!r}")
+
+
+def assert_given_back(app: App) -> None:
+    executions = app.find()
+    assert [one.state for one in executions] == ["ready", "ready"]
+    assert [one.history()[-1].type for one in executions] == ["task.released"] * 2
+    assert app.store.workers() == []
+
+
+def test_a_second_interruption_gives_back_what_runs_in_a_block(
+    make_app: MakeApp, place: Place
+) -> None:
+    app = make_app()
+    app.migrate()
+    with run_script(place, grace="60s", then="stay") as script:
+        hear(script, "begun", "begun")
+        script.send_signal(signal.SIGINT)
+        hear(script, "stopping")
+        script.send_signal(signal.SIGINT)
+        hear(script, "KeyboardInterrupt")
+
+        assert script.wait(PATIENCE) == -signal.SIGINT
+    assert_given_back(app)
+
+
+@pytest.mark.parametrize("then", ["leave", "fork"])
+def test_a_thread_that_its_process_does_not_wait_for_is_given_back(
+    make_app: MakeApp, place: Place, then: str
+) -> None:
+    app = make_app()
+    app.migrate()
+    with run_script(place, grace="100ms", then=then) as script:
+        hear(script, "begun", "begun", "still running on threads")
+
+        assert script.wait(PATIENCE) == 0
+    assert_given_back(app)
 
 
 def test_until_idle_does_all_that_is_due_and_nothing_else(make_app: MakeApp) -> None:

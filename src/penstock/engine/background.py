@@ -1,6 +1,7 @@
 """A worker in the background of somebody's block, plain or async."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -35,8 +36,14 @@ class BackgroundWorker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._worker is not None:
+        if self._worker is None:
+            return
+        try:
             self._worker.stop()
+        except KeyboardInterrupt:
+            # As a second signal does in a worker's own process: no more time to finish.
+            self._worker.stop(grace=timedelta(0))
+            raise
 
     async def __aenter__(self) -> Self:
         self._worker = self._make(running_loop())

@@ -106,7 +106,7 @@ class Client:
     def enqueue(
         self, requests: Sequence[Request[Any]], *, connection: object = NO_CONNECTION
     ) -> list[Execution[Any]]:
-        where, notify = self._where(connection, requests)
+        where, notify = self._within(connection, notify=all(map(_notifies, requests)))
         if self._hooks.listen:
             requests = self._traced(requests)
         executions = [request.new for request in requests]
@@ -114,12 +114,13 @@ class Client:
             created = self._open_store().create(executions, notify=notify)
         else:
             created = self._open_store().create_on(where, executions, notify=notify)
-        return self._as_executions(requests, created, self._holders(created), where)
+        holders = {} if all(map(_is_created, created)) else self._holders(created)
+        return self._as_executions(requests, created, holders, where)
 
     async def aenqueue(
         self, requests: Sequence[Request[Any]], *, connection: object = NO_CONNECTION
     ) -> list[Execution[Any]]:
-        where, notify = self._where(connection, requests)
+        where, notify = self._within(connection, notify=all(map(_notifies, requests)))
         if self._hooks.listen:
             requests = self._traced(requests)
         executions = [request.new for request in requests]
@@ -143,9 +144,6 @@ class Client:
     def _create(self, executions: Sequence[NewExecution], notify: bool) -> list[Created]:  # noqa: FBT001
         return self.store.create(executions, notify=notify)
 
-    def _where(self, connection: object, requests: Sequence[Request[Any]]) -> tuple[object, bool]:
-        return self._within(connection, notify=all(map(_notifies, requests)))
-
     def _within(self, connection: object, *, notify: bool) -> tuple[object, bool]:
         around = self._around.get()
         if connection is not NO_CONNECTION or around is None:
@@ -154,8 +152,6 @@ class Client:
 
     def _holders(self, created: Sequence[Created]) -> dict[str, Snapshot]:
         """Read the executions that had the keys already, as far as they are committed."""
-        if all(map(_is_created, created)):
-            return {}
         taken = [answer.id for answer in created if not answer.created]
         try:
             return {holder.id: holder for holder in self.store.get(list(set(taken)))}

@@ -5,6 +5,7 @@ own beside this one; here they are put together, started, watched and stopped.
 """
 
 import asyncio
+import atexit
 import logging
 import os
 import socket
@@ -19,6 +20,7 @@ from penstock.engine.attempts import AnyTask
 from penstock.engine.awaiting import working_loops
 from penstock.engine.catalogue import Catalogue
 from penstock.engine.claimer import Claimer
+from penstock.engine.forks import current_pid
 from penstock.engine.heart import Heart
 from penstock.engine.hooks import NOBODY, HookSet
 from penstock.engine.identity import own_identity
@@ -86,6 +88,9 @@ class Worker:
         self._stopping = threading.Event()
         self._watching = False  # whether a part that has ended is a fault
         self._given_up = False
+        self._pid = current_pid()
+        self._leaving = threading.Lock()
+        self._has_left = False
         self._threads: dict[str, threading.Thread] = {}
         self._settler = Settler(
             store,
@@ -342,7 +347,10 @@ class Worker:
         """Stop claiming, let tasks finish for `grace`, release the rest, settle all, and leave.
 
         A task on a thread cannot be stopped. In a process of our own it is released as the
-        process ends; elsewhere it goes on, and is settled when it ends.
+        process ends; elsewhere it goes on, and is settled when it ends, or released if the
+        process ends before.
+
+        Who was interrupted in here may call it again.
         """
         self._watching = False
         self._claimer.stop()
@@ -360,6 +368,7 @@ class Worker:
                 "%d still running on threads that cannot be stopped; they keep their leases",
                 len(self._runner.running),
             )
+            atexit.register(self._leave_at_exit)
             threading.Thread(target=self._leave_when_done, daemon=True).start()
             return
         self._leave()
@@ -385,7 +394,18 @@ class Worker:
             time.sleep(0.05)
         self._leave()
 
+    def _leave_at_exit(self) -> None:
+        if current_pid() == self._pid:  # and not in a copy that somebody has forked
+            self._leave()
+
     def _leave(self) -> None:
+        with self._leaving:
+            if not self._has_left:
+                self._do_leave()
+                self._has_left = True
+        atexit.unregister(self._leave_at_exit)
+
+    def _do_leave(self) -> None:
         if self._loop in working_loops:
             working_loops.remove(self._loop)
         self._stopping.set()
@@ -395,7 +415,7 @@ class Worker:
             if part in self._threads:
                 self._threads[part].join()
         self._distributor.close()
-        if self._own_loop:
+        if self._own_loop and not self._loop.is_closed():
             self._end_loop()
         # What still runs is given back last of all, as the process ends: on a thread it hardly
         # overlaps its successor then.
