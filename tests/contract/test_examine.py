@@ -10,7 +10,7 @@ from penstock.engine.verifying import verify
 from penstock.model.retelling import Wrong
 from penstock.model.states import State
 from penstock.model.verifying import findings_in
-from penstock.store import examined as examining
+from penstock.store import examining
 from penstock.store.contract import Store
 from penstock.testing.clock import ManualClock
 from tests.contract.databases import Database
@@ -48,13 +48,11 @@ def test_a_stretch_of_long_histories_is_shorter(
     ids = enqueue_many(store, 3)
     worker(store)
     assert drain(store) == ids
-    for module in ("postgres", "sqlite"):
-        monkeypatch.setattr(f"penstock.store.{module}.examining.EVENTS_PER_EXECUTION", 1)
+    monkeypatch.setattr(examining, "EVENTS_PER_EXECUTION", 1)
     examined = store.examine(limit=5)  # so five events, and each execution has four
     assert [one.id for one in examined.executions] == ids[:2]
     assert examined.events == 8
     assert examined.next == ids[1]
-    assert examining.EVENTS_PER_EXECUTION > 1
 
 
 def test_a_stretch_can_be_read_again(store: Store) -> None:

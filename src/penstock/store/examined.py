@@ -16,9 +16,6 @@ from penstock.model.verifying_runs import places_that_ask, states_of, verdict
 from penstock.store.decoding import HIGHEST_ID
 from penstock.store.scripts import Row
 
-EVENTS_PER_EXECUTION = 20
-"""How many events a stretch may have for each execution that it may have: most have six."""
-
 
 class Stretch(NamedTuple):
     """The rows between two ids, those of the events one by one."""
