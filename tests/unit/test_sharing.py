@@ -1,5 +1,7 @@
 """Threads that write to one SQLite file at the same time share a transaction, not their fate."""
 
+import random
+import signal
 import sqlite3
 import threading
 import time
@@ -175,9 +177,9 @@ def test_a_single_statement_goes_with_those_who_wait(
     begun: list[str] = []
     begin = file._begin
 
-    def counted(doing: str) -> sqlite3.Connection:
+    def counted(connection: sqlite3.Connection, doing: str) -> None:
         begun.append(doing)
-        return begin(doing)
+        begin(connection, doing)
 
     monkeypatch.setattr(file, "_begin", counted)
 
@@ -247,3 +249,45 @@ def run_group(
         file._run_group(jobs)
     assert all(job.done for job in jobs)
     return [job.error for job in jobs]
+
+
+def test_what_an_interruption_leaves_open_is_not_written_into(
+    file: SharedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal may arrive as BEGIN returns, or while we undo."""
+    begin = SharedFile._begin
+
+    def begin_and_stop(*told: Any, **how: Any) -> None:  # noqa: ANN401
+        begin(*told, **how)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SharedFile, "_begin", begin_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            file.write("say a word", say("lost"))
+        assert file._writer is not None
+        assert not file._writer.in_transaction
+        patch.setattr(SharedFile, "_undo", lambda *_: None)
+        with pytest.raises(KeyboardInterrupt):
+            file.write("say a word", say("lost"))
+
+    assert file.write_one("say a word", say("a")) == "a"
+    assert words(file) == ["a"]
+
+
+def test_a_signal_leaves_no_lock_behind(file: SharedFile) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        for _ in range(3_000):
+            with suppress(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 2e-4))
+                while True:
+                    file.write_one("ask", lambda cursor: cursor.execute("SELECT 1").fetchone())
+            assert not file._lock.locked()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+    assert file.write_one("say a word", say("a")) == "a"

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,32 @@ def test_using_leaves_the_task_itself_as_it_was(app: App) -> None:
     assert urgent.using(key="42").enqueue(42).priority == 9
     assert urgent.enqueue(42).queue == "fast"
     assert (send.enqueue(42).priority, send.enqueue(42).queue) == (2, "mail")
+
+
+class Queue(str, Enum):  # noqa: UP042 - as many still write it
+    MAIL = "mail"
+
+
+class Urgency(int, Enum):
+    HIGH = 5
+
+
+def test_members_of_enums_are_stored_as_what_they_stand_for(app: App, file: Path) -> None:
+    """Their own texts are others, and drivers differ about them."""
+    declared = app.task(name="post", queue=Queue.MAIL, priority=Urgency.HIGH)(send.function)
+    asked = send.using(queue=Queue.MAIL, priority=Urgency.HIGH, key=Queue.MAIL, serial=Queue.MAIL)
+
+    declared.enqueue(1)
+    asked.enqueue(2)
+    app.enqueue_many([asked.using(key=None).request(3), declared.request(4)])
+
+    with closing(sqlite3.connect(file)) as connection:
+        stored = connection.execute("SELECT queue, priority, key, serial FROM task_executions")
+        assert set(stored) == {
+            ("mail", 5, None, None),
+            ("mail", 5, "mail", "mail"),
+            ("mail", 5, None, "mail"),
+        }
 
 
 def test_requests_are_written_together_and_in_their_order(app: App) -> None:

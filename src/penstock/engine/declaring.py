@@ -162,18 +162,18 @@ def _checked_executor(colour: Colour, executor: object) -> Executor:
     )
 
 
-_COUNTS = range(1, 2**31)
+_MOST = 2**31 - 1
 
 
 def _checked_count(option: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value not in _COUNTS:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
         raise InvalidOption(
             option,
             value,
             because="it must be a whole number, at least 1 and of at most 31 bits",
             instead="Leave it out for the default",
         )
-    return value
+    return int(value)
 
 
 def _checked_aliases(aliases: object) -> tuple[str, ...]:

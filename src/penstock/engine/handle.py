@@ -131,7 +131,7 @@ class TaskHandle(Handle):
         Raises:
             WaitTimeout: it did not come in time.
         """
-        checked_name("signal", signal)
+        signal = checked_name("signal", signal)
         signals = self._recall.read().signals
         if signal in signals:
             return decode(signals[signal])
@@ -255,7 +255,7 @@ class AsyncTaskHandle(Handle):
         timeout: Duration | None = None,  # noqa: ASYNC109 - of the signal, not of this call
     ) -> Any:  # noqa: ANN401
         """Wait until `app.signal(…)` sends this signal: as `TaskHandle.wait_for` does."""
-        checked_name("signal", signal)
+        signal = checked_name("signal", signal)
         signals = (await in_thread(self._recall.read)).signals
         if signal in signals:
             return decode(signals[signal])

@@ -86,7 +86,7 @@ def checked_name(what: str, name: object) -> str:
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= LONGEST_NAME:
         because = f"it must be a text of 1 to {LONGEST_NAME} printable characters"
         raise InvalidName(what, name, because=because)
-    return name
+    return str.__str__(name)  # as in engine/requests: the text itself, be it that of an enum
 
 
 def checked_step(name: object) -> str:

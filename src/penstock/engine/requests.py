@@ -14,7 +14,7 @@ from penstock.model.states import State
 
 T_co = TypeVar("T_co", covariant=True)
 
-PRIORITIES = range(-(2**31), 2**31)
+LEAST_PRIORITY, MOST_PRIORITY = -(2**31), 2**31 - 1
 LONGEST_NAME = 200  # characters of a queue, a task, a key or a serial
 
 
@@ -124,14 +124,18 @@ def checked_duration(option: str, value: Duration) -> timedelta:
 
 
 def checked_priority(priority: object) -> int:
-    if isinstance(priority, bool) or not isinstance(priority, int) or priority not in PRIORITIES:
+    if (
+        isinstance(priority, bool)
+        or not isinstance(priority, int)
+        or not LEAST_PRIORITY <= priority <= MOST_PRIORITY
+    ):
         raise InvalidOption(
             "priority",
             priority,
             because="a priority is a whole number of at most 31 bits",
             instead="Higher goes first, and 0 is the default",
         )
-    return priority
+    return int(priority)  # of an enum, what drivers make of its members differs
 
 
 def _optional_name(option: str, value: object) -> str | None:
@@ -156,7 +160,7 @@ def checked_name(option: str, value: object) -> str:
             because="it has characters that cannot be printed",
             instead="Keep to letters, digits and signs",
         )
-    return value
+    return str.__str__(value)  # the text itself: that of an enum may call itself otherwise
 
 
 def checked_requests(requests: Iterable[Request[Any]]) -> list[Request[Any]]:

@@ -141,9 +141,11 @@ def refuse_unstorable(new: NewExecution) -> None:
     Raises:
         StoreRefused: one of them has a NUL in it, or is no text.
     """
-    texts = new.id + new.task + new.queue + new.args + (new.follow_ups or "") + (new.trace or "")
-    if not texts.isascii() or "\x00" in texts:
-        _refuse_text(texts, doing="store an execution")
+    texts = (new.id, new.task, new.queue, new.args, new.follow_ups or "", new.trace or "")
+    together = "".join(texts)
+    if not together.isascii() or "\x00" in together:
+        for text in texts:
+            _refuse_text(text, doing="store an execution")
 
 
 def encode_outcomes(outcomes: Iterable[Outcome]) -> str:

@@ -31,7 +31,7 @@ class Statement:
 
     @cached_property
     def question_marks(self) -> str:
-        """For sqlite3, to be given the values in the order of `parameters`: no names to look up."""
+        """For sqlite3, to be given a value for each place, in their order: no names to look up."""
         return _PARAMETER.sub("?", self.sql)
 
     @cached_property

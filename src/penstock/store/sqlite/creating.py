@@ -19,7 +19,7 @@ from penstock.store.scripts import Script, Step, undone_on_error
 from penstock.store.sql import Statement
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, encode_list
 
-_INTEGERS = range(-(2**31), 2**31)
+_LEAST, _MOST = -(2**31), 2**31 - 1
 
 
 class _Written(NamedTuple):
@@ -97,7 +97,7 @@ def refuse_long_numbers(executions: Sequence[NewExecution]) -> None:
         StoreRefused: a priority or a number of crashes has more than 31 bits.
     """
     for new in executions:
-        if new.priority not in _INTEGERS or new.max_crashes not in _INTEGERS:
+        if not (_LEAST <= new.priority <= _MOST and _LEAST <= new.max_crashes <= _MOST):
             doing = "store an execution"
             longest = max(new.priority, new.max_crashes, key=abs)
             raise StoreRefused(doing, because=ValueError(f"{longest} has more than 31 bits"))

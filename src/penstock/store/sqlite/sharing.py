@@ -107,23 +107,22 @@ class SharedFile:
 
     def write_one(self, doing: str, statement: Callable[[sqlite3.Cursor], T]) -> T:
         """The same for a single statement, which by itself needs no BEGIN and no COMMIT."""
-        if self._waiting or not self._lock.acquire(blocking=False):
+        if self._waiting or self._lock.locked():
             return self.write(doing, lambda connection: statement(connection.cursor()))
-        try:
-            cursor = (self._writer or self._opened_writer()).hand
+        with self._lock:
             try:
-                return statement(cursor)
-            except sqlite3.OperationalError as error:
-                if not is_busy(error):
-                    raise
-            attempt = partial(statement, cursor)
-            return patiently(attempt, doing=doing, timeout=self._busy_timeout)
-        except Exception as error:  # noqa: BLE001 - it is raised as what it means
-            if self._writer is not None:
-                self._undo(self._writer, error)
-            self._tell(error, doing)
-        finally:
-            self._lock.release()
+                cursor = self._opened_writer().hand
+                try:
+                    return statement(cursor)
+                except sqlite3.OperationalError as error:
+                    if not is_busy(error):
+                        raise
+                attempt = partial(statement, cursor)
+                return patiently(attempt, doing=doing, timeout=self._busy_timeout)
+            except Exception as error:  # noqa: BLE001 - it is raised as what it means
+                if self._writer is not None:
+                    self._undo(self._writer, error)
+                self._tell(error, doing)
 
     def expect_batches(self) -> None:
         """Prepare for what a worker writes: hundreds of rows at a time."""
@@ -138,8 +137,9 @@ class SharedFile:
         if not self._lock.acquire(timeout=HARDLY_WAITS):
             return None
         try:
-            connection = self._begin(doing, patience=0)
+            connection = self._opened_writer()
             try:
+                self._begin(connection, doing, patience=0)
                 result = work(connection)
                 self._commit(connection, doing)
             except BaseException as error:
@@ -163,9 +163,10 @@ class SharedFile:
     def _run_group(self, group: Sequence[_Job]) -> None:
         job_is_at_fault = False
         try:
-            # No savepoint between them: SQLite would keep every page that they change twice.
-            connection = self._begin(group[0].doing)
+            connection = self._opened_writer()
             try:
+                # No savepoint between them: SQLite would keep every page that they change twice.
+                self._begin(connection, group[0].doing)
                 job_is_at_fault = True
                 for job in group:
                     job.work(connection)
@@ -203,10 +204,10 @@ class SharedFile:
         for job in group:
             job.error = self._meaning(error, job.doing)
 
-    def _begin(self, doing: str, *, patience: float | None = None) -> sqlite3.Connection:
-        connection = self._opened_writer()
+    def _begin(
+        self, connection: sqlite3.Connection, doing: str, *, patience: float | None = None
+    ) -> None:
         self._patiently(connection, "BEGIN IMMEDIATE", doing, patience)
-        return connection
 
     def _commit(self, connection: sqlite3.Connection, doing: str) -> None:
         self._patiently(connection, "COMMIT", doing)
@@ -229,6 +230,8 @@ class SharedFile:
             self._openings += 1
             if self._has_batches:
                 keep_long_log(self._writer)
+        elif self._writer.in_transaction:  # interrupted before it could be undone
+            self._writer.execute("ROLLBACK")
         return self._writer
 
     def _patiently(

@@ -156,6 +156,7 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
             return []
         refuse_long_numbers(executions)
         if len(executions) == 1 and executions[0].is_free:
+            refuse_unstorable(executions[0])
             try:
                 return [self._create_one(executions[0])]
             except StoreRefused:
@@ -168,8 +169,6 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
         return self._write("enqueue", write)
 
     def _create_one(self, new: NewExecution) -> Created:
-        refuse_unstorable(new)
-
         def write(cursor: Cursor) -> None:
             values = (*self._values_of(new), self._now())
             cursor.execute(self._at_once.question_marks, values)
