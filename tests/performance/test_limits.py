@@ -24,6 +24,7 @@ from tests.contract.threads import in_threads
 from tests.performance.counting import Counter
 from tests.performance.explaining import ExplainingStore
 from tests.performance.filling import fill_ready
+from tests.support.workers import wait_until
 
 # Without these, what is left is the plan that runs a subquery once per row of another table.
 OTHER_PLANS = (
@@ -277,11 +278,14 @@ def test_threads_that_wait_for_the_writer_share_a_commit_on_sqlite(
         ThreadPoolExecutor(8) as pool,
     ):
         other.execute("BEGIN IMMEDIATE")
-        created = [pool.submit(sqlite_store.create, [new()]) for _ in range(8)]
-        assert all(queue.arrivals.acquire(timeout=30) for _ in created)
+        first = pool.submit(sqlite_store.create, [new()])
+        wait_until(shared._lock.locked)
+        others = [pool.submit(sqlite_store.create, [new()]) for _ in range(7)]
+        assert all(queue.arrivals.acquire(timeout=30) for _ in others)
         other.execute("COMMIT")
-        assert all(future.result(30) for future in created)
+        assert all(future.result(30) for future in (first, *others))
 
-    # Whoever came first waits for the file, perhaps alone; all the others wait for that one.
-    assert counter.count("COMMIT") <= 2
+    # Whoever came first waits for the file, with a statement that commits by itself; all the
+    # others wait for that one.
+    assert counter.count("COMMIT") == 1
     assert sqlite_store.counts()[State.READY] == 8

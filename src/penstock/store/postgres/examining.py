@@ -22,7 +22,7 @@ def examine(session: Session, *, after: str | None, until: str | None, limit: in
             after=after,
             until=until,
             limit=limit,
-            schema=schema,
+            schema=f"{schema}.",
         )
 
 
