@@ -186,6 +186,7 @@ def test_a_signal_gives_back_what_cannot_finish_and_ends_in_good_order(
     ("arguments", "complaint"),
     [
         (("no_such_module:app",), "There is no module 'no_such_module'"),
+        (("shop.py:app",), "Leave out the ending: `shop`"),
         (("shop:app", "--import", "no_such_module"), "There is no module 'no_such_module'"),
         (("shop:missing",), "Its App is `shop:app`"),
         (("empty:app",), "knows no task"),

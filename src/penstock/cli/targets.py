@@ -31,9 +31,13 @@ class ModuleNotFound(TargetError):
     def __init__(self, module: str, *, directory: str) -> None:
         self.module = module
         self.directory = directory
+        next_step = (
+            f"Leave out the ending: `{module.removesuffix('.py')}`."
+            if module.endswith(".py")
+            else "Change to the directory that holds it, or install the package that it belongs to."
+        )
         super().__init__(
-            f"There is no module {module!r} in {directory} or on Python's path. Change to the "
-            "directory that holds it, or install the package that it belongs to."
+            f"There is no module {module!r} in {directory} or on Python's path. {next_step}"
         )
 
 

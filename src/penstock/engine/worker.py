@@ -358,15 +358,25 @@ class Worker:
         self._runner.begin_nothing_more()
         patience = self._options.grace if grace is None else grace
         if running := sum(not one.deferred for one in tuple(self._runner.running.values())):
-            log.info("stopping: %d running, with %s to finish", running, format_duration(patience))
+            log.info(
+                "stopping: %d running, with %s to finish%s",
+                running,
+                format_duration(patience),
+                "" if hurry is None else "; a second signal gives them back at once",
+            )
         self._runner.end_deferrals()
         self._wait_for_tasks(patience, hurry)
+        left = len(self._runner.running)
         self._runner.interrupt()
         self._wait_for_tasks(timedelta(seconds=1), hurry=None, only_interruptible=True)
-        if self._runner.running and not self._options.owns_process:
+        kept = 0 if self._options.owns_process else len(self._runner.running)
+        if left > kept:
+            log.warning("without time to finish, given back to run again: %d", left - kept)
+        if kept:
             log.warning(
-                "%d still running on threads that cannot be stopped; they keep their leases",
-                len(self._runner.running),
+                "%d still running on threads that cannot be stopped; they keep their leases until "
+                "they end, and are given back if this program ends before",
+                kept,
             )
             atexit.register(self._leave_at_exit)
             threading.Thread(target=self._leave_when_done, daemon=True).start()
