@@ -404,11 +404,17 @@ class App(Rebindable, Looking):
         """Work in the foreground, until a signal says stop or, with `until_idle`, nothing is due.
 
         The first SIGTERM or SIGINT stops claiming and lets tasks finish for the grace period;
-        the second releases them at once.
+        the second releases them at once. Then this returns; only with `until_idle`, when a caller
+        expects that all is done, does it pass Ctrl-C on.
+
+        Raises:
+            KeyboardInterrupt: somebody has interrupted `run_worker(until_idle=True)`.
         """
         if self._rebound:
             raise RunByATest
-        run_in_foreground(self._made_worker(options, None), until_idle=until_idle)
+        interrupted = run_in_foreground(self._made_worker(options, None), until_idle=until_idle)
+        if interrupted and until_idle and not options.get("owns_process"):
+            raise KeyboardInterrupt
 
     def _made_worker(self, choices: WorkerChoices, loop: "AbstractEventLoop | None") -> "Worker":
         self.import_included()

@@ -91,10 +91,10 @@ def _checked_length(name: str, value: Duration) -> timedelta:
     return length
 
 
-def run_in_foreground(worker: "Worker", *, until_idle: bool) -> None:
-    """Work until a signal says stop, or until nothing is due."""
+def run_in_foreground(worker: "Worker", *, until_idle: bool) -> bool:
+    """Work until a signal says stop, or until nothing is due; return whether it was Ctrl-C."""
     stop, hurry = threading.Event(), threading.Event()
-    with _signals(stop, hurry):
+    with _signals(stop, hurry) as received:
         worker.start()
         if until_idle:
             threading.Thread(
@@ -104,6 +104,7 @@ def run_in_foreground(worker: "Worker", *, until_idle: bool) -> None:
         while not stop.wait(1.0):
             pass
         worker.stop(hurry=hurry)
+    return signal.SIGINT in received
 
 
 def _wait_until_idle(worker: "Worker", stop: threading.Event) -> None:
@@ -112,18 +113,22 @@ def _wait_until_idle(worker: "Worker", stop: threading.Event) -> None:
 
 
 @contextmanager
-def _signals(stop: threading.Event, hurry: threading.Event) -> Iterator[None]:
-    def received(_number: int, _frame: FrameType | None) -> None:
+def _signals(stop: threading.Event, hurry: threading.Event) -> Iterator[list[int]]:
+    """Take signals for what they mean to a worker, in a list of those that have come."""
+    numbers: list[int] = []
+
+    def received(number: int, _frame: FrameType | None) -> None:
+        numbers.append(number)
         if stop.is_set():
             hurry.set()
         stop.set()
 
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may have handlers; the caller stops us otherwise
+        yield numbers  # only the main thread may have handlers; the caller stops us otherwise
         return
     before = {number: signal.signal(number, received) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield numbers
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

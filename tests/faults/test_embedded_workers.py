@@ -164,6 +164,9 @@ async def on_the_loop():
 
 on_a_thread.enqueue()
 on_the_loop.enqueue()
+if sys.argv[4] == "until idle":
+    app.run_worker(until_idle=True, grace=sys.argv[3])
+    logging.info("goes on")
 with app.worker(grace=sys.argv[3]):
     while app.counts()["running"] < 2:
         time.sleep(0.01)
@@ -211,6 +214,20 @@ def test_a_second_interruption_gives_back_what_runs_in_a_block(
         hear(script, "stopping")
         script.send_signal(signal.SIGINT)
         hear(script, "KeyboardInterrupt")
+
+        assert script.wait(PATIENCE) == -signal.SIGINT
+    assert_given_back(app)
+
+
+def test_who_works_until_all_is_done_hears_of_an_interruption(
+    make_app: MakeApp, place: Place
+) -> None:
+    app = make_app()
+    app.migrate()
+    with run_script(place, grace="100ms", then="until idle") as script:
+        hear(script, "begun", "begun")
+        script.send_signal(signal.SIGINT)
+        hear(script, "given back to run again: 1", "still running on threads", "KeyboardInterrupt")
 
         assert script.wait(PATIENCE) == -signal.SIGINT
     assert_given_back(app)
