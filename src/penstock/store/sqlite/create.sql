@@ -1,4 +1,5 @@
--- Every statement here also runs on a caller's connection, in the caller's transaction.
+-- Every statement here also runs on a caller's connection, in the caller's transaction; only those
+-- that write one execution at once are for our own.
 -- A batch is materialised before it is taken apart: json_each writes an element out anew
 -- each time its value is mentioned.
 

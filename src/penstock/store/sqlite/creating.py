@@ -1,4 +1,7 @@
-"""Creating executions on SQLite: the same script on our connection and on a caller's."""
+"""Creating executions on SQLite: the same script on our connection and on a caller's.
+
+A single one that nothing holds back needs no script on ours: see `create_one_at_once`.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
