@@ -14,10 +14,11 @@ SELECT head.queue, head.task, head.ready,
                ORDER BY event.seq DESC
                LIMIT 1)
 FROM (
-    SELECT queue, task, count(*) AS ready, min(seq) AS seq FROM task_outbox GROUP BY queue, task
+    SELECT queue, task, count(*) AS ready, task_execution_id AS first, min(seq)
+    FROM task_outbox
+    GROUP BY queue, task
 ) AS head
-CROSS JOIN task_outbox AS first ON first.seq = head.seq
-CROSS JOIN task_executions AS task ON task.id = first.task_execution_id
+CROSS JOIN task_executions AS task ON task.id = head.first
 ORDER BY head.queue, head.task;
 
 -- name: inspect_failed
