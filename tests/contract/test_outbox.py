@@ -1,13 +1,14 @@
 """The outbox is the only way to a worker."""
 
 import sqlite3
+from datetime import timedelta
 
 import psycopg
 import pytest
 
 from penstock.store.contract import Store
 from penstock.testing.clock import ManualClock
-from tests.contract.databases import Database, SqliteDatabase, count
+from tests.contract.databases import TOLD, Database, SqliteDatabase, count
 from tests.contract.support import MINUTE, claim, enqueue, enqueue_many, finish, ids, worker
 
 
@@ -85,6 +86,60 @@ def test_the_sequence_does_not_start_again_when_the_outbox_is_empty(store: Store
         enqueue_many(store, 2)
         sequence += [claimed.seq for claimed in claim(store)]
 
+    assert sequence == sorted(set(sequence))
+
+
+def test_the_sequence_does_not_start_again_when_the_history_is_removed(
+    store: Store, database: Database, clock: ManualClock
+) -> None:
+    worker(store)
+    sequence = []
+    for remove in (_sweep, _dismiss, _remove_by_hand):
+        enqueue_many(store, 2)
+        claimed = claim(store)
+        sequence += [one.seq for one in claimed]
+        store.settle(
+            [finish(one, "failed" if remove is _dismiss else "completed") for one in claimed]
+        )
+        clock.advance("30d")
+        remove(store, database, ids(claimed))
+        assert count(database, "execution_events", TOLD) == 0
+    enqueue_many(store, 2)
+    sequence += [one.seq for one in claim(store)]
+
+    assert sequence == sorted(set(sequence))
+
+
+def _sweep(store: Store, database: Database, executions: list[str]) -> None:
+    del database, executions
+    store.sweep(older_than=timedelta(days=1))
+    store.sweep_events(older_than=timedelta(days=1))
+
+
+def _dismiss(store: Store, database: Database, executions: list[str]) -> None:
+    del database
+    store.dismiss(executions)
+
+
+def _remove_by_hand(store: Store, database: Database, executions: list[str]) -> None:
+    del store, executions
+    database.query("DELETE FROM execution_events")
+
+
+def test_each_place_is_behind_those_that_were_given_before(
+    store: Store, clock: ManualClock
+) -> None:
+    worker(store)
+    later = enqueue_many(store, 3, delay=MINUTE)
+    wanted = [enqueue(store), *enqueue_many(store, 3), enqueue(store), *enqueue_many(store, 2)]
+    clock.advance(MINUTE)
+    store.promote()
+    wanted += [*later, enqueue(store)]
+
+    claimed = claim(store, limit=100)
+
+    sequence = [one.seq for one in claimed]
+    assert ids(claimed) == wanted
     assert sequence == sorted(set(sequence))
 
 

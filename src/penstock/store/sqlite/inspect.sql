@@ -4,7 +4,8 @@
 SELECT journal_mode FROM pragma_journal_mode;
 
 -- name: inspect_indexes
-SELECT name FROM sqlite_master WHERE type = 'index';
+-- And the trigger, without which numbers would start again.
+SELECT name FROM sqlite_master WHERE type IN ('index', 'trigger');
 
 -- name: inspect_backlog
 -- The last event of a ready execution is the one that made it ready.

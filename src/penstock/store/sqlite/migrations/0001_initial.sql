@@ -62,12 +62,13 @@ CREATE INDEX task_executions_serial ON task_executions (serial, serial_place)
 -- Work ready to be handed out, and nothing else: the only way to a worker. Its primary key is
 -- what stops a repeated release from handing a task out twice. A row without a seq goes first.
 CREATE TABLE task_outbox (
-    task_execution_id TEXT    PRIMARY KEY NOT NULL,
+    task_execution_id TEXT    NOT NULL,
     seq               INTEGER NOT NULL DEFAULT 0,
     queue             TEXT    NOT NULL,
     priority          INTEGER NOT NULL,
     suspect           INTEGER NOT NULL DEFAULT 0,
-    task              TEXT    NOT NULL
+    task              TEXT    NOT NULL,
+    PRIMARY KEY (task_execution_id)
 ) WITHOUT ROWID;
 
 -- With the task at its end, stepping over rows of unknown tasks never leaves the index.
