@@ -18,7 +18,8 @@ PenstockError
 └── StoreError                   the database could not do what was asked
     ├── StoreUnavailable         no answer: the work may or may not have been done
     │   ├── StoreBusy            another writer held SQLite's lock for too long
-    │   └── FileMisplaced        a SQLite file can be neither found nor made where the URL says
+    │   ├── FileMisplaced        a SQLite file can be neither found nor made where the URL says
+    │   └── NotSqlite            the file that the URL names is something else
     ├── StoreRefused             the database said no to this very data
     └── SchemaError              the tables are not what this version needs
         ├── SchemaMissing        there are none yet
@@ -255,6 +256,19 @@ class FileMisplaced(StoreUnavailable):
         self.why = why
         super().__init__(f"open {path}", because=because)
         self.args = (f"There can be no SQLite file {path!r}: {why}. {instead}.",)
+
+
+class NotSqlite(StoreUnavailable):
+    """A file that is there, and is no SQLite database."""
+
+    def __init__(self, path: str, *, because: BaseException) -> None:
+        self.path = path
+        super().__init__(f"open {path}", because=because)
+        sentence = (
+            f"{path!r} is not a SQLite database. Check the URL: it must name the file that the "
+            "workers use."
+        )
+        self.args = (sentence,)
 
 
 class StoreRefused(StoreError):

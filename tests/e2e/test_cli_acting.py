@@ -81,12 +81,35 @@ def test_a_misused_enqueue_says_why_and_writes_nothing(
     assert on_sqlite("list", "--json").json == []
 
 
-def test_an_error_in_the_users_module_keeps_its_traceback(on_sqlite: CommandLine) -> None:
+@pytest.mark.parametrize("how", ["named", "imported", "included"])
+def test_an_error_in_the_users_module_keeps_the_traceback_that_is_its_own(
+    on_sqlite: CommandLine, how: str
+) -> None:
+    on_sqlite.open_shop()
     (on_sqlite.directory / "broken.py").write_text("import missing_dependency\n", "utf-8")
-    answer = on_sqlite.alone("enqueue", "broken:app", "add")
+    (on_sqlite.directory / "including.py").write_text(
+        "from penstock import App\napp = App(include=['broken'])\n", "utf-8"
+    )
+    arguments = {
+        "named": ("broken:app", "add"),
+        "imported": ("shop:app", "add", "--import", "broken"),
+        "included": ("including:app", "add"),
+    }
+    answer = on_sqlite.alone("enqueue", *arguments[how])
     assert answer.status == 1
-    assert "Traceback" in answer.err
-    assert "No module named 'missing_dependency'" in answer.err
+    assert f"What '{arguments[how][0]}' names could not be imported" in answer.err
+    traceback = answer.err[answer.err.index("Traceback") :].splitlines()
+    assert traceback[1].endswith('broken.py", line 1, in <module>')
+    assert traceback[-1] == "ModuleNotFoundError: No module named 'missing_dependency'"
+
+
+def test_a_mistake_of_syntax_is_shown_where_it_is(on_sqlite: CommandLine) -> None:
+    (on_sqlite.directory / "broken.py").write_text("app = App(\n", "utf-8")
+    answer = on_sqlite.alone("worker", "broken:app")
+    assert answer.status == 1
+    assert 'broken.py", line 1' in answer.err
+    assert "Traceback" not in answer.err
+    assert answer.err.splitlines()[-1] == "SyntaxError: '(' was never closed"
 
 
 def test_tasks_of_another_module_are_taken_in(on_sqlite: CommandLine) -> None:

@@ -138,10 +138,12 @@ def test_a_terminal_gets_colours_within_its_width(on_sqlite: CommandLine) -> Non
     assert f"{ESCAPE}[34mready" in shown
     assert execution_id in shown
     assert "…" in shown
+    assert "(no room for queue, attempt, created)" in shown
     assert max(len(line) for line in without_colours(shown).splitlines()) <= 80
     wide = without_colours(on_terminal("-m", "penstock", "list", *on_sqlite.database, columns=400))
     assert "[bold]x[/bold]" in wide
     assert "…" not in wide
+    assert "no room" not in wide
 
 
 def test_no_color_takes_the_colours_away(
@@ -158,6 +160,7 @@ def test_columns_narrow_a_table_in_a_pipe_too(on_sqlite: CommandLine) -> None:
     on_sqlite.enqueue("größe_日本語_" * 20)
     answer = run("-m", "penstock", "list", *on_sqlite.database, environment={"COLUMNS": "70"})
     assert "…" in answer.out
+    assert "no room" not in answer.out
     assert max(map(len, answer.out.splitlines())) <= 70
 
 

@@ -14,7 +14,7 @@ import penstock
 from penstock import App, Registry
 from penstock.app import AlreadyOpen
 from penstock.engine.requests import InvalidOption
-from penstock.errors import FileMisplaced, SchemaMissing
+from penstock.errors import FileMisplaced, NotSqlite, SchemaMissing
 from penstock.registry import NameTaken, RegistryTaken
 from penstock.settings import SettingsError
 
@@ -106,6 +106,13 @@ def test_a_directory_is_no_place_to_keep_tasks_in(directory: Path) -> None:
     app = App(f"sqlite:///{directory}")
     with pytest.raises(FileMisplaced, match=r"that is a directory\. Name a file in it"):
         app.counts()
+
+
+def test_a_file_that_is_something_else_is_told_so(directory: Path) -> None:
+    (directory / "orders.db").write_text("a list of orders\n" * 99, "utf-8")
+    app = App("sqlite:///orders.db")
+    with pytest.raises(NotSqlite, match=r"'orders\.db' is not a SQLite database\. Check the URL"):
+        app.enqueue("send")
 
 
 def test_a_database_in_memory_needs_no_file(directory: Path) -> None:

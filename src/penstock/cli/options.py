@@ -80,17 +80,6 @@ class FileForbidden(StoreError):
         )
 
 
-class NotSqlite(StoreError):
-    """A file that is there, and is no SQLite database."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        super().__init__(
-            f"{path!r} is not a SQLite database. Check the URL: it must name the file that the "
-            "workers use."
-        )
-
-
 class RoleForbidden(StoreError):
     """A PostgreSQL role without the rights on our tables."""
 
@@ -246,8 +235,6 @@ def _cause_named(url: str, *, to_migrate: bool = False) -> Iterator[None]:
 
 def _trouble_with_file(path: str, error: StoreUnavailable) -> StoreError | None:
     code = getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_NOTADB:
-        return NotSqlite(path)
     if isinstance(error, FileMisplaced) or code not in {
         sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_PERM,

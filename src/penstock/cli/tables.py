@@ -72,7 +72,7 @@ def table_lines(
     """Yield a line for the titles and one for each row, in aligned columns.
 
     Where there is too little room, the `dispensable` ones are left out, the last one first,
-    and then all but those in `whole` are cut.
+    and then all but those in `whole` are cut. A terminal is told what was left out.
     """
     cells = [[_cell(value) for value in row] for row in rows]
     head = [Cell(title.upper(), "bold") for title in titles]
@@ -95,6 +95,9 @@ def table_lines(
         narrowed = widths
     for row in (head, *cells):
         yield _laid_out([row[n] for n in kept], narrowed)
+    if len(kept) < len(titles) and on_terminal():
+        left_out = ", ".join(title for n, title in enumerate(titles) if n not in kept)
+        yield [Cell(f"(no room for {left_out})", "dim")]
 
 
 def print_fields(fields: Iterable[tuple[str, Cell | str]]) -> None:

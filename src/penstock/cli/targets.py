@@ -3,9 +3,12 @@
 import importlib
 import os
 import sys
-from collections.abc import Sequence
-from types import ModuleType
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType, TracebackType
 
+from penstock import app as module_of_app
 from penstock.app import App
 from penstock.errors import PenstockError
 
@@ -61,24 +64,59 @@ class AppNotFound(TargetError):
         super().__init__(f"Module {module!r} {problem}. {next_step}")
 
 
+class ModuleFailed(PenstockError):
+    """A module that raises an error of its own while it is imported: its author sees where."""
+
+    def __init__(self, target: str, *, because: Exception) -> None:
+        self.target = target
+        own = _without_ours(because.__traceback__)
+        told = "".join(traceback.format_exception(type(because), because, own)).rstrip()
+        super().__init__(
+            f"What {target!r} names could not be imported, because of an error in it or in a "
+            f"module that it imports:\n\n{told}"
+        )
+
+
 def load_app(target: str, *, modules: Sequence[str] = ()) -> App:
     """Import the App that `target` names, and the further modules with tasks of its.
 
     Registries of these modules are taken in, as `App(include=[…])` would do it.
 
     Raises:
-        TargetError: there is no such module, or no App of that name in it. What the module
-            itself raises comes out as it is: its author needs the traceback.
+        TargetError: there is no such module, or no App of that name in it.
+        ModuleFailed: a module raised an error that is none of ours.
     """
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute):
         raise InvalidTarget(target)
-    app = _found_in(_imported(module_name), attribute)
-    for name in modules:
-        _imported(name)
-        app.include(name)
-    app.import_included()
+    with _failures_told(target):
+        app = _found_in(_imported(module_name), attribute)
+        for name in modules:
+            _imported(name)
+            app.include(name)
+        app.import_included()
     return app
+
+
+@contextmanager
+def _failures_told(target: str) -> Iterator[None]:
+    try:
+        yield
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise ModuleFailed(target, because=error) from error
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """Leave out how we got to the module: nobody has to look for the mistake there."""
+    ours = {__file__, module_of_app.__file__, importlib.__file__}
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file not in ours and not file.startswith("<frozen importlib"):
+            break
+        trace = trace.tb_next
+    return trace
 
 
 def _imported(name: str) -> ModuleType:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from penstock.errors import (
     FileMisplaced,
+    NotSqlite,
     PenstockError,
     StoreBusy,
     StoreError,
@@ -146,6 +147,8 @@ def meaning(error: BaseException, *, doing: str, path: str, waited: float) -> Ba
 
 
 def _misplaced(path: str, error: BaseException) -> StoreError | None:
+    if _code(error) == sqlite3.SQLITE_NOTADB:
+        return NotSqlite(path, because=error)
     if _code(error) != sqlite3.SQLITE_CANTOPEN:
         return None
     directory = Path(path).absolute().parent
