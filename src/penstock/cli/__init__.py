@@ -23,7 +23,6 @@ from penstock.cli.metrics import MetricsNotInstalled, metrics
 from penstock.cli.reading import history, list_, show, workers
 from penstock.cli.status import NothingToRedraw, status
 from penstock.cli.supervising import NEVER_BEGAN, USED_WRONGLY
-from penstock.cli.targets import TargetError
 from penstock.cli.verifying import verify_
 from penstock.cli.why import why
 from penstock.cli.work import SUPERVISED, NoTasks, worker
@@ -36,6 +35,7 @@ from penstock.model.ids import InvalidId
 from penstock.model.payloads import InvalidPayload
 from penstock.settings import SettingsError
 from penstock.store.opening import InvalidDatabaseUrl
+from penstock.targets import TargetError
 
 FOUND_SOMETHING_WRONG = 1
 

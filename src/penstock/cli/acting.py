@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.app import App
 from penstock.cli.bulk import Choice, ChosenTwice, NothingChosen, act_on_all, choice_options
+from penstock.cli.loading import load_app
 from penstock.cli.naming import told_of_unknown_queue
 from penstock.cli.options import (
     DatabaseOptions,
@@ -21,7 +22,6 @@ from penstock.cli.options import (
 )
 from penstock.cli.runs import PAUSED, RESUMED, looks_like_an_id, tell_answer
 from penstock.cli.shapes import execution_shape, print_json
-from penstock.cli.targets import load_app
 from penstock.engine.requests import EnqueueOptions, InvalidOption, checked_name
 from penstock.errors import ExecutionNotFound, PenstockError, UnknownTask
 from penstock.model.durations import Duration

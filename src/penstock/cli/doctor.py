@@ -9,11 +9,11 @@ import click
 from penstock.app import App
 from penstock.cli.checks import check_retention, check_settings, check_tasks
 from penstock.cli.living import silent_among
+from penstock.cli.loading import load_app
 from penstock.cli.options import DatabaseOptions, database_options, json_option
 from penstock.cli.scraping import check_metrics
 from penstock.cli.shapes import Shape, print_json
 from penstock.cli.tables import Cell, print_line, printable
-from penstock.cli.targets import load_app
 from penstock.model.health import Finding, Level
 from penstock.model.telling import count
 from penstock.settings import Settings

@@ -2,7 +2,7 @@
 
 import click
 
-from penstock.cli.targets import load_app
+from penstock.cli.loading import load_app
 from penstock.errors import UnknownWorkflow
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import click
 import msgspec
 
+from penstock.cli.loading import load_app
 from penstock.cli.options import DatabaseOptions
 from penstock.cli.shapes import context_of, print_json, run_shape
 from penstock.cli.tables import (
@@ -16,7 +17,6 @@ from penstock.cli.tables import (
     shortened,
     state_cell,
 )
-from penstock.cli.targets import load_app
 from penstock.engine.requests import InvalidOption
 from penstock.errors import ExecutionNotFound
 from penstock.model.executions import Snapshot

@@ -12,12 +12,12 @@ from typing import TypedDict, Unpack
 import click
 
 from penstock.app import App
+from penstock.cli.loading import load_app
 from penstock.cli.logs import LEVELS, LogFormat, configure_logging
 from penstock.cli.metrics import watched
 from penstock.cli.naming import warn_of_strangers, warn_of_unknown_queues
 from penstock.cli.options import DatabaseOptions, database_options, default_explained
 from penstock.cli.supervising import NEVER_BEGAN, Process, Supervisor, start_worker_process
-from penstock.cli.targets import load_app
 from penstock.errors import PenstockError
 from penstock.model.durations import parse_duration
 from penstock.running import WorkerChoices

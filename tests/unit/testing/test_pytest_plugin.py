@@ -50,14 +50,17 @@ def test_the_fixture_is_the_app_of_the_ini_file_in_the_hands_of_the_test(tmp_pat
 @pytest.mark.parametrize(
     ("ini", "because"),
     [
-        ("", "the setting `penstock_app` is empty"),
-        ("penstock_app = orders", "'orders' is not a module, a colon and a name"),
-        ("penstock_app = oders:app", "there is no module 'oders'"),
-        ("penstock_app = orders:send", "'orders' has no App named 'send'"),
+        ("", "The setting `penstock_app` is empty"),
+        ("penstock_app = orders", "'orders' does not say where the App is"),
+        ("penstock_app = oders:app", "There is no module 'oders'"),
+        (
+            "penstock_app = orders:send",
+            "Module 'orders' has 'send', but that is of type",
+        ),
     ],
 )
 def test_what_leads_to_no_app_says_why_and_what_to_write(
     tmp_path: Path, ini: str, because: str
 ) -> None:
     told = run_pytest(tmp_path, ini=ini, code=1)
-    assert f"NoAppNamed: The fixture `penstock_app` found no App: {because}" in told
+    assert f"NoAppNamed: The fixture `penstock_app` found no App. {because}" in told
