@@ -112,10 +112,6 @@ class PostgresDatabase:
         return psycopg.connect(self.url, autocommit=autocommit, options=options)
 
 
-# On SQLite a mark stays where the newest event was removed; it is nobody's history.
-TOLD = "type <> 'history.removed'"
-
-
 def count(database: Database, table: str, where: str = "true") -> int:
     ((rows,),) = database.query(f"SELECT count(*) FROM {table} WHERE {where}")
     return int(rows)

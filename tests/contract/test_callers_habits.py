@@ -91,7 +91,7 @@ def _rows_of(connection: sqlite3.Connection, execution_id: str) -> list[dict[str
             ("execution_events", "task_execution_id"),
         )
         for row in connection.execute(
-            f"SELECT * FROM {table} WHERE {named} = ? ORDER BY seq",
+            f"SELECT * FROM {table} WHERE {named} = ? ORDER BY rowid",
             (execution_id,),
         )
     ]

@@ -132,12 +132,6 @@ def test_an_index_that_is_missing_is_named_with_what_is_slow_without_it(
     assert INDEX in findings(answer, "problem")["indexes"]
 
 
-def test_a_trigger_that_is_missing_is_named(sqlite: CommandLine) -> None:
-    execute(sqlite, "DROP TRIGGER execution_events_mark")
-    found = findings(sqlite("doctor", "--json"), "problem")
-    assert found["indexes"] == "execution_events_mark missing."
-
-
 def test_a_statement_that_reads_a_whole_table_is_found_by_its_plan(
     postgres: CommandLine,
 ) -> None:

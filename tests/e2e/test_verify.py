@@ -164,9 +164,8 @@ def test_a_place_in_the_outbox_that_two_rows_hold_is_found(on_sqlite: CommandLin
     on_sqlite("admin", "migrate")
     twice = on_sqlite.enqueue("add")
     tables = SqliteDatabase(Path(on_sqlite.url.removeprefix("sqlite:///")))
-    tables.query("CREATE TABLE outbox_without_key AS SELECT * FROM task_outbox")
-    tables.query("DROP TABLE task_outbox")
-    tables.query("ALTER TABLE outbox_without_key RENAME TO task_outbox")
+    tables.query("DROP INDEX task_outbox_execution")
+    tables.query("CREATE INDEX task_outbox_execution ON task_outbox (task_execution_id)")
     tables.query(
         "INSERT INTO task_outbox (task_execution_id, queue, priority, task)"
         " SELECT task_execution_id, queue, priority, task FROM task_outbox"

@@ -58,18 +58,6 @@ def fill_ready(database: Database, count: int, *, task: str = TASK) -> None:
         "INSERT INTO task_outbox (task_execution_id, queue, priority, task) "
         f"SELECT id, queue, priority, task FROM task_executions WHERE id >= '{first}' ORDER BY id"
     )
-    if database.dialect == "sqlite":  # which numbers places by the history
-        database.query(
-            "UPDATE task_outbox SET seq = place.seq FROM ("
-            "    SELECT task_execution_id AS id, row_number() OVER (ORDER BY task_execution_id)"
-            "        + (SELECT coalesce(max(seq), 0) FROM execution_events) AS seq"
-            "    FROM task_outbox WHERE seq = 0"
-            ") AS place WHERE task_execution_id = place.id"
-        )
-        database.query(
-            "INSERT INTO execution_events (seq, root_id, type, at) "
-            "SELECT max(seq), '', 'history.removed', 0 FROM task_outbox"
-        )
 
 
 def add_live(store: Store, database: Database) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ import pickle
 import pkgutil
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,8 @@ EXAMPLES: dict[str, Any] = {
     "Mapping[str, object]": {"type": "ValueError", "message": "boom"},
     "tuple[str, ...]": ("one", "two"),
     "BaseException": OSError("broken pipe"),
+    "Exception": KeyError("settings"),
+    "Path": Path("orders"),
     "ImportError": ImportError("No module named 'psycopg'"),
     "int | float | str | timedelta": "1m30s",
 }

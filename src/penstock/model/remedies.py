@@ -73,8 +73,8 @@ REMEDIES: Mapping[Wrong, str] = {
         "DELETE FROM {schema}task_outbox WHERE task_execution_id = '{id}'"
     ),
     Wrong.TWICE_IN_OUTBOX: (
-        "The primary key of task_outbox is missing or broken: remove one of the rows, and make "
-        "the key again."
+        "The unique index of task_outbox is missing or broken: remove one of the rows, and make "
+        "the index again."
     ),
     Wrong.OUTBOX_DIFFERS: (
         "A claim goes by the outbox: remove its row there, and verify again for how to put it "

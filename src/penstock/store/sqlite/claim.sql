@@ -1,9 +1,9 @@
 -- A lane is what has one order: a queue, a priority, and whether its tasks are suspect.
 -- INDEXED BY, here and elsewhere: ANALYZE may have seen an almost empty table, and a plan
--- made for that one walks the full one.
+-- made for that one walks the full one. NOT INDEXED leaves the row's own number to enter by.
 
 -- name: newest_seq
-SELECT coalesce(max(seq), 0) FROM execution_events;
+SELECT seq FROM sqlite_sequence WHERE name = 'task_outbox';
 
 -- name: lanes
 -- A loose index scan: one step per queue and priority, however deep they are. For each lane,
@@ -59,7 +59,7 @@ LIMIT 1;
 -- a worker that has been declared dead while it waited for the lock, and nothing from a queue that
 -- has been paused meanwhile.
 SELECT CAST(json_group_array(json_array(
-    lane.seq, lane.id, task.root_id, task.fence, task.task,
+    place.seq, place.task_execution_id, task.root_id, task.fence, task.task,
     CAST(task.args AS text), task.queue, task.priority, task.attempt, task.retries, task.crashes,
     task.suspect, CAST(task.serial AS text), CAST(task.follow_ups AS text),
     CASE WHEN coalesce(task.run_at, task.created_at) BETWEEN -62135596800000000 AND 253402300799999999
@@ -67,9 +67,9 @@ SELECT CAST(json_group_array(json_array(
     CAST(task.trace AS text)
 )) AS blob)
 FROM (
-    SELECT seq, id
+    SELECT seq
     FROM (
-        SELECT seq, task, task_execution_id AS id FROM task_outbox INDEXED BY task_outbox_lanes
+        SELECT seq, task FROM task_outbox INDEXED BY task_outbox_lanes
         WHERE queue = :queue AND priority = :priority AND suspect = :suspect AND seq >= :low_water
         ORDER BY seq
         LIMIT :most_steps
@@ -79,21 +79,31 @@ FROM (
       AND NOT EXISTS (SELECT queue FROM paused_queues WHERE queue = :queue)
     LIMIT :limit
 ) AS lane
-LEFT JOIN task_executions AS task ON task.id = lane.id AND task.state = 'ready';
+CROSS JOIN task_outbox AS place NOT INDEXED ON place.seq = lane.seq
+LEFT JOIN task_executions AS task ON task.id = place.task_execution_id AND task.state = 'ready';
 
 -- name: hand_out
 -- SQLite has one writer, and every transaction of ours begins IMMEDIATE: no other claim can
 -- start until this one commits, so there are no row locks to take.
+-- LIMIT -1, because 3.35.2 flattens what is MATERIALIZED, and then walks all executions.
 UPDATE task_executions AS task
 SET state = 'running', sub_state = 'active', attempt = attempt + 1, fence = fence + 1,
-    worker_id = :worker_id, claimed_at = :now, started_at = NULL, progress = NULL,
-    seq = (SELECT place.seq FROM task_outbox AS place WHERE place.task_execution_id = task.id)
-WHERE task.id IN (SELECT value FROM json_each(:ids)) AND task.state = 'ready';
+    worker_id = :worker_id, seq = taken.seq, claimed_at = :now, started_at = NULL, progress = NULL
+FROM (
+    SELECT place.seq, place.task_execution_id AS id
+    FROM json_each(:seqs) AS asked
+    CROSS JOIN task_outbox AS place NOT INDEXED ON place.seq = asked.value
+    LIMIT -1
+) AS taken
+WHERE task.id = taken.id AND task.state = 'ready';
 
 -- name: tell_claimed
 INSERT INTO execution_events (root_id, task_execution_id, type, data, worker_id, at)
 SELECT task.root_id, task.id, 'task.claimed', '{"attempt":' || task.attempt || '}', :worker_id, :now
-FROM json_each(:ids) AS taken CROSS JOIN task_executions AS task ON task.id = taken.value;
+FROM json_each(:seqs) AS taken
+CROSS JOIN task_outbox AS place NOT INDEXED ON place.seq = taken.value
+CROSS JOIN task_executions AS task ON task.id = place.task_execution_id;
 
 -- name: leave_outbox
-DELETE FROM task_outbox WHERE task_execution_id IN (SELECT value FROM json_each(:ids));
+DELETE FROM task_outbox INDEXED BY task_outbox_execution
+WHERE task_execution_id IN (SELECT value FROM json_each(:ids));

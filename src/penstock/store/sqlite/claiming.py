@@ -171,10 +171,10 @@ def claim(transaction: Transaction, wanted: Wanted, lanes: Sequence[tuple[Lane, 
     places = _look_at(transaction, wanted, lanes)
     found = [place for place in places if place[2] is not None]
     if found:
-        ids = encode_list([place[1] for place in found])
+        seqs = encode_list([place[0] for place in found])
         whose = {"worker_id": wanted.worker_id, "now": transaction.now}
-        transaction.rows("hand_out", ids=ids, **whose)
-        transaction.rows("tell_claimed", ids=ids, **whose)
+        transaction.rows("hand_out", seqs=seqs, **whose)
+        transaction.rows("tell_claimed", seqs=seqs, **whose)
     if places:
         # Also those that stand for nothing: nobody could ever take them.
         transaction.rows("leave_outbox", ids=encode_list([place[1] for place in places]))

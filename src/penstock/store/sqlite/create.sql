@@ -63,9 +63,8 @@ ON CONFLICT DO NOTHING
 RETURNING id;
 
 -- name: create_one_place
--- At the end: see `fill_outbox`.
-INSERT INTO task_outbox (task_execution_id, seq, queue, priority, task)
-VALUES (:id, (SELECT coalesce(max(seq), 0) + 1 FROM execution_events), :queue, :priority, :task);
+INSERT INTO task_outbox (task_execution_id, queue, priority, task)
+VALUES (:id, :queue, :priority, :task);
 
 -- name: create_one_history
 INSERT INTO execution_events (root_id, task_execution_id, type, at)
@@ -88,11 +87,8 @@ BEGIN
         NEW.id, NEW.id, NEW.task, NEW.queue, NEW.priority, NEW.args, 'ready', NEW.max_crashes,
         NEW.follow_ups, NEW.trace, NEW.now
     );
-    INSERT INTO task_outbox (task_execution_id, seq, queue, priority, task)
-    VALUES (
-        NEW.id, (SELECT coalesce(max(seq), 0) + 1 FROM execution_events), NEW.queue, NEW.priority,
-        NEW.task
-    );
+    INSERT INTO task_outbox (task_execution_id, queue, priority, task)
+    VALUES (NEW.id, NEW.queue, NEW.priority, NEW.task);
     INSERT INTO execution_events (root_id, task_execution_id, type, at)
     VALUES (NEW.id, NEW.id, 'task.created', NEW.now), (NEW.id, NEW.id, 'task.marked_ready', NEW.now);
 END;
@@ -137,16 +133,13 @@ WHERE state = 'waiting' AND awaits IS NULL AND id IN (
 RETURNING id, root_id, task, queue, priority, state, run_at;
 
 -- name: fill_outbox
--- A row without a seq goes behind all that are there: it gets a number that no event has yet. Its
--- own event, in the same transaction, is the next thing to be told, so that nobody gets it again.
+-- A row without a seq gets the next one.
 WITH ready AS MATERIALIZED (
     SELECT key AS n, value FROM json_each(:batch)
 )
 INSERT INTO task_outbox (task_execution_id, seq, queue, priority, suspect, task)
-SELECT json_extract(value, '$[0]'),
-       coalesce(json_extract(value, '$[1]'), (SELECT coalesce(max(seq), 0) + 1 FROM execution_events) + n),
-       json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]'),
-       json_extract(value, '$[5]')
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+       json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]')
 FROM ready
 ORDER BY n;
 

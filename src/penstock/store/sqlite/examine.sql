@@ -7,7 +7,7 @@
 SELECT min(
     coalesce((SELECT id FROM task_executions
               WHERE id > :after ORDER BY id LIMIT 1 OFFSET :limit - 1), :highest),
-    coalesce((SELECT task_execution_id FROM task_outbox
+    coalesce((SELECT task_execution_id FROM task_outbox INDEXED BY task_outbox_execution
               WHERE task_execution_id > :after
               ORDER BY task_execution_id LIMIT 1 OFFSET :limit - 1), :highest),
     coalesce((SELECT root_id FROM execution_events INDEXED BY execution_events_root
@@ -57,7 +57,7 @@ SELECT inputs FROM workflow_executions WHERE id = :id;
 
 -- name: examine_outbox
 SELECT task_execution_id, queue, priority, suspect, task
-FROM task_outbox
+FROM task_outbox INDEXED BY task_outbox_execution
 WHERE task_execution_id > :after AND task_execution_id <= :until
 ORDER BY task_execution_id;
 

@@ -34,21 +34,21 @@ WHERE task.id IN (SELECT value FROM json_each(:ids));
 -- range of the index each, so nothing behind it is read.
 SELECT task, sum(executions) FROM (
     SELECT ahead.task AS task, count(*) AS executions
-    FROM task_outbox AS mine
+    FROM task_outbox AS mine INDEXED BY task_outbox_execution
     CROSS JOIN task_outbox AS ahead INDEXED BY task_outbox_lanes
     WHERE mine.task_execution_id = :id
       AND ahead.queue = mine.queue AND ahead.priority > mine.priority
     GROUP BY ahead.task
     UNION ALL
     SELECT ahead.task, count(*)
-    FROM task_outbox AS mine
+    FROM task_outbox AS mine INDEXED BY task_outbox_execution
     CROSS JOIN task_outbox AS ahead INDEXED BY task_outbox_lanes
     WHERE mine.task_execution_id = :id
       AND ahead.queue = mine.queue AND ahead.priority = mine.priority AND ahead.suspect > mine.suspect
     GROUP BY ahead.task
     UNION ALL
     SELECT ahead.task, count(*)
-    FROM task_outbox AS mine
+    FROM task_outbox AS mine INDEXED BY task_outbox_execution
     CROSS JOIN task_outbox AS ahead INDEXED BY task_outbox_lanes
     WHERE mine.task_execution_id = :id
       AND ahead.queue = mine.queue AND ahead.priority = mine.priority AND ahead.suspect = mine.suspect
@@ -91,10 +91,10 @@ WITH RECURSIVE step (queue) AS (
     SELECT step.queue,
            (SELECT count(*) FROM task_outbox AS ready INDEXED BY task_outbox_lanes
             WHERE ready.queue = step.queue) AS ready,
-           (SELECT oldest.id FROM (
-               SELECT task_execution_id AS id, min(seq) FROM task_outbox INDEXED BY task_outbox_lanes
-               WHERE queue = step.queue
-           ) AS oldest) AS oldest_id
+           (SELECT found.task_execution_id FROM task_outbox AS found WHERE found.seq = (
+               SELECT min(oldest.seq) FROM task_outbox AS oldest INDEXED BY task_outbox_lanes
+               WHERE oldest.queue = step.queue
+           )) AS oldest_id
     FROM step
     WHERE step.queue IS NOT NULL
 )

@@ -4,8 +4,7 @@
 SELECT journal_mode FROM pragma_journal_mode;
 
 -- name: inspect_indexes
--- And the trigger, without which numbers would start again.
-SELECT name FROM sqlite_master WHERE type IN ('index', 'trigger');
+SELECT name FROM sqlite_master WHERE type = 'index';
 
 -- name: inspect_backlog
 -- The last event of a ready execution is the one that made it ready.
@@ -15,11 +14,10 @@ SELECT head.queue, head.task, head.ready,
                ORDER BY event.seq DESC
                LIMIT 1)
 FROM (
-    SELECT queue, task, count(*) AS ready, task_execution_id AS first, min(seq)
-    FROM task_outbox
-    GROUP BY queue, task
+    SELECT queue, task, count(*) AS ready, min(seq) AS seq FROM task_outbox GROUP BY queue, task
 ) AS head
-CROSS JOIN task_executions AS task ON task.id = head.first
+CROSS JOIN task_outbox AS first ON first.seq = head.seq
+CROSS JOIN task_executions AS task ON task.id = first.task_execution_id
 ORDER BY head.queue, head.task;
 
 -- name: inspect_failed

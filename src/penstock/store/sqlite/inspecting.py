@@ -36,7 +36,7 @@ GROWING = ("task_executions", "workflow_executions", "task_outbox", "execution_e
 WAL_RESET_FIXED = (3, 51, 3)
 LARGE_LOG = 100_000_000  # bytes; we checkpoint at about 16 MB when nobody is in the way
 
-_CREATED = re.compile(r"^CREATE (?:TRIGGER|(?:UNIQUE )?INDEX) (\w+)", re.MULTILINE)
+_CREATED = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+)", re.MULTILINE)
 
 
 def inspect(view: Transaction, path: str, *, lease: timedelta) -> Iterator[Finding]:
@@ -112,7 +112,7 @@ def _judge_indexes(view: Transaction) -> Finding:
     return problem(
         "indexes",
         f"{'; '.join(told + scans)}.",
-        remedy="`penstock admin sql` prints them all: create those that are missing again.",
+        remedy="`penstock admin sql` prints every index: create those that are missing again.",
     )
 
 

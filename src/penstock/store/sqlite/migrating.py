@@ -13,7 +13,7 @@ from penstock.store.sql import Statement
 
 PACKAGE = "penstock.store.sqlite"
 
-_CREATED = re.compile(r"^CREATE (?:TABLE|TRIGGER|(?:UNIQUE )?INDEX) (\w+)", re.MULTILINE)
+_CREATED = re.compile(r"^CREATE (?:TABLE|(?:UNIQUE )?INDEX) (\w+)", re.MULTILINE)
 _OUR_COLUMNS = {"version", "checksum", "min_compatible", "database_id"}
 
 

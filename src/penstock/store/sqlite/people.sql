@@ -4,7 +4,8 @@ WHERE id IN (SELECT value FROM json_each(:ids))
 ORDER BY id;
 
 -- name: withdraw
-DELETE FROM task_outbox WHERE task_execution_id IN (SELECT value FROM json_each(:ids));
+DELETE FROM task_outbox INDEXED BY task_outbox_execution
+WHERE task_execution_id IN (SELECT value FROM json_each(:ids));
 
 -- name: cancel
 UPDATE task_executions

@@ -59,25 +59,26 @@ CREATE UNIQUE INDEX task_executions_live_key ON task_executions (task, key)
 CREATE INDEX task_executions_serial ON task_executions (serial, serial_place)
     WHERE serial IS NOT NULL AND finished_at IS NULL;
 
--- Work ready to be handed out, and nothing else: the only way to a worker. Its primary key is
--- what stops a repeated release from handing a task out twice. A row without a seq goes first.
+-- Work ready to be handed out, and nothing else: the only way to a worker.
+-- AUTOINCREMENT, because a plain key starts again from the highest one left, and order
+-- would be lost.
 CREATE TABLE task_outbox (
+    seq               INTEGER PRIMARY KEY AUTOINCREMENT,
     task_execution_id TEXT    NOT NULL,
-    seq               INTEGER NOT NULL DEFAULT 0,
     queue             TEXT    NOT NULL,
     priority          INTEGER NOT NULL,
     suspect           INTEGER NOT NULL DEFAULT 0,
-    task              TEXT    NOT NULL,
-    PRIMARY KEY (task_execution_id)
-) WITHOUT ROWID;
+    task              TEXT    NOT NULL
+);
 
+-- This is what stops a repeated release from handing a task out twice.
+CREATE UNIQUE INDEX task_outbox_execution ON task_outbox (task_execution_id);
 -- With the task at its end, stepping over rows of unknown tasks never leaves the index.
 CREATE INDEX task_outbox_lanes ON task_outbox (queue, priority DESC, suspect DESC, seq, task);
 
--- The append-only history. One index, which ends in seq by itself. The outbox is numbered by it
--- too: a counter, which AUTOINCREMENT keeps in a table, is one page more for every commit.
+-- The append-only history. One index, which ends in seq by itself.
 CREATE TABLE execution_events (
-    seq               INTEGER PRIMARY KEY,
+    seq               INTEGER PRIMARY KEY AUTOINCREMENT,
     root_id           TEXT    NOT NULL,
     task_execution_id TEXT,
     type              TEXT    NOT NULL,
@@ -87,15 +88,6 @@ CREATE TABLE execution_events (
 );
 
 CREATE INDEX execution_events_root ON execution_events (root_id);
-
--- A plain key goes on from the highest one left: whoever removes that leaves a mark in its place,
--- or numbers would start again, and order would be lost.
-CREATE TRIGGER execution_events_mark AFTER DELETE ON execution_events
-WHEN OLD.seq > (SELECT coalesce(max(seq), 0) FROM execution_events)
-BEGIN
-    INSERT INTO execution_events (seq, root_id, type, at)
-    VALUES (OLD.seq, '', 'history.removed', OLD.at);
-END;
 
 CREATE TABLE workers (
     id         TEXT    PRIMARY KEY NOT NULL,
