@@ -313,6 +313,19 @@ def test_work_that_has_been_ready_for_long_is_told(penstock: CommandLine) -> Non
     assert "has been ready for 2d" in findings(answer, "warning")["oldest ready task"]
 
 
+def test_the_age_of_work_without_a_history_is_that_of_its_row(penstock: CommandLine) -> None:
+    penstock.enqueue("add")
+    with penstock.store() as store:
+        register(store)
+    execute(
+        penstock,
+        "DELETE FROM execution_events",
+        f"UPDATE task_executions SET created_at = {days_ago(penstock, 2)}",
+    )
+    answer = penstock("doctor", "--json")
+    assert "has been ready for 2d" in findings(answer, "warning")["oldest ready task"]
+
+
 def test_work_in_a_paused_queue_is_told_and_not_late(penstock: CommandLine) -> None:
     penstock.enqueue("add")
     with penstock.store() as store:

@@ -11,6 +11,7 @@ import pytest
 from penstock.model.executions import Swept
 from penstock.store.contract import Store
 from penstock.store.sql import Statement, load_statements
+from penstock.store.sqlite.connecting import open_writer
 from penstock.store.sqlite.migrating import PACKAGE
 from penstock.store.sqlite.store import SqliteStore
 from tests.contract.databases import SqliteDatabase
@@ -81,6 +82,13 @@ def deep(fill: Fill, make_sqlite: MakeSqlite) -> SqliteDatabase:
     return database
 
 
+def _connected(database: SqliteDatabase) -> sqlite3.Connection:
+    """Newer versions use no index for a table that ANALYZE has seen empty: ours forgets that."""
+    if sqlite3.sqlite_version_info < (3, 41):
+        return sqlite3.connect(database.path)
+    return open_writer(str(database.path), busy_timeout=5)
+
+
 LOADED = load_statements(PACKAGE)
 STATEMENTS = [
     statement
@@ -91,7 +99,7 @@ STATEMENTS = [
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: statement.name)
 def test_no_statement_scans_a_table_that_grows(deep: SqliteDatabase, statement: Statement) -> None:
-    with closing(sqlite3.connect(deep.path)) as connection:
+    with closing(_connected(deep)) as connection:
         for form in ("one_at_once_form", "one_at_once_rule"):
             connection.execute(LOADED[form].sql)
         plan = connection.execute(

@@ -32,7 +32,7 @@ EXAMPLES: dict[str, Any] = {
     "tuple[str, ...]": ("one", "two"),
     "BaseException": OSError("broken pipe"),
     "Exception": KeyError("settings"),
-    "Path": Path("orders"),
+    "pathlib.Path": Path("orders"),
     "ImportError": ImportError("No module named 'psycopg'"),
     "int | float | str | timedelta": "1m30s",
 }

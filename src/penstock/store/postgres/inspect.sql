@@ -38,11 +38,12 @@ LIMIT 1;
 -- name: inspect_backlog
 -- The last event of a ready execution is the one that made it ready.
 SELECT head.queue, head.task, head.ready,
-       coalesce(:now::timestamptz, clock_timestamp()) - (
+       coalesce(:now::timestamptz, clock_timestamp()) - coalesce((
            SELECT event.at FROM penstock.execution_events AS event
            WHERE event.root_id = task.root_id AND event.task_execution_id = task.id
            ORDER BY event.root_id DESC, event.seq DESC
-           LIMIT 1)
+           LIMIT 1
+       ), task.created_at)
 FROM (
     SELECT queue, task, count(*) AS ready, min(seq) AS seq
     FROM penstock.task_outbox GROUP BY queue, task

@@ -9,10 +9,12 @@ SELECT name FROM sqlite_master WHERE type = 'index';
 -- name: inspect_backlog
 -- The last event of a ready execution is the one that made it ready.
 SELECT head.queue, head.task, head.ready,
-       :now - (SELECT event.at FROM execution_events AS event INDEXED BY execution_events_root
-               WHERE event.root_id = task.root_id AND event.task_execution_id = task.id
-               ORDER BY event.seq DESC
-               LIMIT 1)
+       :now - coalesce((
+           SELECT event.at FROM execution_events AS event INDEXED BY execution_events_root
+           WHERE event.root_id = task.root_id AND event.task_execution_id = task.id
+           ORDER BY event.seq DESC
+           LIMIT 1
+       ), task.created_at)
 FROM (
     SELECT queue, task, count(*) AS ready, min(seq) AS seq FROM task_outbox GROUP BY queue, task
 ) AS head

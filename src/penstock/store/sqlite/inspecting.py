@@ -18,6 +18,7 @@ from penstock.store.judging import (
     judge_workers,
 )
 from penstock.store.sql import Statement
+from penstock.store.sqlite.connecting import GROWING
 from penstock.store.sqlite.migrating import shipped
 from penstock.store.sqlite.transaction import Transaction
 
@@ -30,7 +31,6 @@ HOT = (
     "sweepable", "sweep", "sweep_runs", "sweep_tasks_of", "events_to_look_at", "roots_to_forget",
     "sweep_events",
 )  # fmt: skip
-GROWING = ("task_executions", "workflow_executions", "task_outbox", "execution_events")
 
 # Before it, two connections that write and checkpoint at once can, rarely, corrupt the file.
 WAL_RESET_FIXED = (3, 51, 3)
@@ -127,7 +127,9 @@ def _read_whole(view: Transaction, statement: Statement) -> Iterator[str]:
         names = {name for name in re.findall(rf"\b{table}\b(?: AS (\w+))?", statement.sql) if name}
         for name in names | {table}:
             # A whole index that leaves out what has ended is as small as what lives.
-            scan = rf"SCAN {name}\b(?! USING (COVERING )?INDEX task_executions_)"
+            # Before 3.36 SQLite said "SCAN TABLE task_executions AS task".
+            small = r"(?! USING (COVERING )?INDEX task_executions_)"
+            scan = rf"SCAN (?:TABLE )?(?:\w+ AS )?{name}\b{small}"
             if any(re.match(scan, step[-1]) for step in plan):
                 yield table
 
