@@ -25,6 +25,8 @@ CACHED_STATEMENTS = 512
 LONGEST_PAUSE = 0.01
 GROWING = ("task_executions", "workflow_executions", "task_outbox", "execution_events")
 
+_ABOUT_OURS = f"tbl IN ({', '.join(map(repr, GROWING))})"
+
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _NO_ANSWER = frozenset(
     {
@@ -85,23 +87,30 @@ def _forget_statistics(connection: sqlite3.Connection, path: str, timeout: float
     go on so when there are millions of rows; without statistics every statement of ours enters by
     an index.
     """
-    stored = "SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')"
-    ours = f"tbl IN ({', '.join(map(repr, GROWING))})"
-    wrong = [
-        table
-        for (table,) in connection.execute(stored).fetchall()
-        if connection.execute(f"SELECT tbl FROM {table} WHERE {ours} LIMIT 1").fetchall()  # noqa: S608
-    ]
-    if not wrong:
+    stored = patiently(lambda: _statistics(connection), doing=f"open {path}", timeout=timeout)
+    if not stored:
         return
     _first(connection, "BEGIN IMMEDIATE", path, timeout)
-    for table in wrong:
-        connection.execute(f"DELETE FROM {table} WHERE {ours}")  # noqa: S608
+    for table in stored:
+        connection.execute(f"DELETE FROM {table} WHERE {_ABOUT_OURS}")  # noqa: S608
     # Other connections read statistics again when the schema changes; this one, when it is told.
     connection.execute("CREATE TABLE penstock_read_again (id INTEGER)")
     connection.execute("DROP TABLE penstock_read_again")
     connection.execute("COMMIT")
-    connection.execute("ANALYZE sqlite_schema")
+    _first(connection, "ANALYZE sqlite_schema", path, timeout)
+
+
+def _statistics(connection: sqlite3.Connection) -> list[str]:
+    """Return the tables of SQLite's own that say something about ours."""
+    tables = connection.execute(
+        "SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')"
+    ).fetchall()
+    about_ours = f"WHERE {_ABOUT_OURS} LIMIT 1"
+    return [
+        table
+        for (table,) in tables
+        if connection.execute(f"SELECT tbl FROM {table} {about_ours}").fetchall()  # noqa: S608
+    ]
 
 
 def _first(connection: sqlite3.Connection, sql: str, path: str, timeout: float) -> None:
