@@ -11,7 +11,7 @@ import pytest
 from penstock.model.executions import Swept
 from penstock.store.contract import Store
 from penstock.store.sql import Statement, load_statements
-from penstock.store.sqlite.connecting import open_writer
+from penstock.store.sqlite import statistics
 from penstock.store.sqlite.migrating import PACKAGE
 from penstock.store.sqlite.store import SqliteStore
 from tests.contract.databases import SqliteDatabase
@@ -83,10 +83,13 @@ def deep(fill: Fill, make_sqlite: MakeSqlite) -> SqliteDatabase:
 
 
 def _connected(database: SqliteDatabase) -> sqlite3.Connection:
-    """Newer versions use no index for a table that ANALYZE has seen empty: ours forgets that."""
-    if sqlite3.sqlite_version_info < (3, 41):
-        return sqlite3.connect(database.path)
-    return open_writer(str(database.path), busy_timeout=5)
+    """Newer versions use no index for a table that ANALYZE has seen empty: workers forget that."""
+    connection = sqlite3.connect(database.path, isolation_level=None)
+    if sqlite3.sqlite_version_info >= (3, 41):
+        connection.execute("BEGIN IMMEDIATE")
+        statistics.forget(connection)
+        connection.execute("COMMIT")
+    return connection
 
 
 LOADED = load_statements(PACKAGE)
@@ -161,7 +164,7 @@ def test_a_sweep_reads_no_more_than_it_removes(
         with monkeypatch.context() as patch:
             counter.watch(patch)
             with _open(database) as store:
-                store.migrate()
+                worker(store)
                 counter.forget()
                 swept = sweep(store, older_than=timedelta(days=-1), limit=100)
         assert swept.removed == 100

@@ -1,6 +1,7 @@
 """The App that a command is about."""
 
 import importlib
+import os
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,11 @@ from penstock import targets
 from penstock.app import App
 from penstock.errors import PenstockError
 
-_OUR_FILES = (str(Path(penstock.__file__).parent), str(Path(importlib.__file__).parent), "<frozen")
+_OUR_FILES = (
+    str(Path(penstock.__file__).parent) + os.sep,
+    str(Path(importlib.__file__).parent) + os.sep,
+    "<frozen",
+)
 
 
 class ModuleFailed(PenstockError):

@@ -23,9 +23,6 @@ C = TypeVar("C", bound=sqlite3.Connection)
 
 CACHED_STATEMENTS = 512
 LONGEST_PAUSE = 0.01
-GROWING = ("task_executions", "workflow_executions", "task_outbox", "execution_events")
-
-_ABOUT_OURS = f"tbl IN ({', '.join(map(repr, GROWING))})"
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _NO_ANSWER = frozenset(
@@ -70,7 +67,6 @@ def open_writer(path: str, *, busy_timeout: float, prepare: Iterable[Statement] 
         # They are for those who write by hand: to compare the state of every row with eight words,
         # which we know to be one of them, would take a twelfth of a worker's time here.
         connection.execute("PRAGMA ignore_check_constraints = ON")
-        _forget_statistics(connection, path, busy_timeout)
         for statement in prepare:
             _first(connection, statement.sql, path, busy_timeout)
         connection.hand = connection.cursor()
@@ -78,39 +74,6 @@ def open_writer(path: str, *, busy_timeout: float, prepare: Iterable[Statement] 
         connection.close()
         raise
     return connection
-
-
-def _forget_statistics(connection: sqlite3.Connection, path: str, timeout: float) -> None:
-    """Remove what ANALYZE has stored about our tables, if anybody has run it.
-
-    It may have seen them almost empty. For such tables newer versions of SQLite use no index, and
-    go on so when there are millions of rows; without statistics every statement of ours enters by
-    an index.
-    """
-    stored = patiently(lambda: _statistics(connection), doing=f"open {path}", timeout=timeout)
-    if not stored:
-        return
-    _first(connection, "BEGIN IMMEDIATE", path, timeout)
-    for table in stored:
-        connection.execute(f"DELETE FROM {table} WHERE {_ABOUT_OURS}")  # noqa: S608
-    # Other connections read statistics again when the schema changes; this one, when it is told.
-    connection.execute("CREATE TABLE penstock_read_again (id INTEGER)")
-    connection.execute("DROP TABLE penstock_read_again")
-    connection.execute("COMMIT")
-    _first(connection, "ANALYZE sqlite_schema", path, timeout)
-
-
-def _statistics(connection: sqlite3.Connection) -> list[str]:
-    """Return the tables of SQLite's own that say something about ours."""
-    tables = connection.execute(
-        "SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')"
-    ).fetchall()
-    about_ours = f"WHERE {_ABOUT_OURS} LIMIT 1"
-    return [
-        table
-        for (table,) in tables
-        if connection.execute(f"SELECT tbl FROM {table} {about_ours}").fetchall()  # noqa: S608
-    ]
 
 
 def _first(connection: sqlite3.Connection, sql: str, path: str, timeout: float) -> None:

@@ -18,8 +18,8 @@ from penstock.store.judging import (
     judge_workers,
 )
 from penstock.store.sql import Statement
-from penstock.store.sqlite.connecting import GROWING
 from penstock.store.sqlite.migrating import shipped
+from penstock.store.sqlite.statistics import GROWING
 from penstock.store.sqlite.transaction import Transaction
 
 # What runs all the time, and what maintenance does: each must enter its tables by an index.
@@ -112,7 +112,10 @@ def _judge_indexes(view: Transaction) -> Finding:
     return problem(
         "indexes",
         f"{'; '.join(told + scans)}.",
-        remedy="`penstock admin sql` prints every index: create those that are missing again.",
+        remedy="`penstock admin sql` prints every index: create those that are missing again."
+        if lost
+        else "None is missing. If ANALYZE was run while the tables were almost empty, start a "
+        "worker: it removes what was found then.",
     )
 
 

@@ -68,6 +68,7 @@ from penstock.store.sqlite import (
     people,
     running,
     settling,
+    statistics,
     sweeping,
     waiting,
 )
@@ -350,18 +351,17 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
     def register(self, worker: WorkerInfo) -> None:
         encode_strings([worker.id])  # refuses what PostgreSQL would refuse
         self._file.expect_batches()
-        self._write(
-            "register a worker",
-            lambda transaction: transaction.rows(
-                "register",
-                worker_id=worker.id,
-                info=encode_worker(worker),
-                now=transaction.now,
-            ),
-        )
+        info = encode_worker(worker)
+
+        def write(transaction: Transaction) -> None:
+            statistics.forget(transaction.connection)
+            transaction.rows("register", worker_id=worker.id, info=info, now=transaction.now)
+
+        self._write("register a worker", write)
 
     def heartbeat(self, worker_id: str) -> Pulse:
         def beat(transaction: Transaction) -> Pulse:
+            statistics.forget(transaction.connection)
             beaten = transaction.rows("beat", worker_id=worker_id, now=transaction.now)
             cancelled = transaction.rows("asked_to_stop", worker_id=worker_id)
             peers = (decode_peer(row, moment_at) for row in transaction.rows("workers"))
