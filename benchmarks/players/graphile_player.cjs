@@ -7,7 +7,7 @@ const there = createRequire(`${process.env.BENCH_NODE_HOME}/`);
 const { run, makeWorkerUtils, Logger } = there("graphile-worker");
 
 const connectionString = process.env.BENCH_URL;
-const pid = String(process.pid).padStart(9, "0");
+const pid = BigInt(process.pid);
 const writeEvery = 10; // milliseconds
 let descriptor = null;
 let begun = [];
@@ -20,11 +20,9 @@ function record(number) {
 
 function write() {
   descriptor ??= fs.openSync(process.env.BENCH_RECORD, "a");
-  const lines = begun.map(
-    ([number, at]) => `${String(number).padStart(9, "0")} ${pid} ${String(at).padStart(20, "0")}\n`,
-  );
+  const notes = new BigInt64Array(begun.flatMap(([number, at]) => [BigInt(number), pid, at]));
   begun = [];
-  fs.writeSync(descriptor, lines.join(""));
+  fs.writeSync(descriptor, new Uint8Array(notes.buffer));
 }
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 from uuid import UUID
 
@@ -30,7 +31,7 @@ from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.tasks import Task
 from penstock.engine.workflow_tasks import PartOfWorkflow, WorkflowTask
 from penstock.engine.workflows import Workflow
-from penstock.errors import PenstockError, SchemaBehind, SchemaMissing
+from penstock.errors import PenstockError, SchemaBehind, SchemaMissing, is_missing
 from penstock.looking import Looking
 from penstock.model.durations import Duration
 from penstock.model.executions import SignalAnswer
@@ -253,7 +254,7 @@ class App(Rebindable, Looking):
     def import_included(self) -> None:
         """Import the modules that `include` named, and take in their registries."""
         while self._modules:
-            module = importlib.import_module(self._modules[0])
+            module = _included(self._modules[0])
             self._modules.pop(0)
             for found in vars(module).values():
                 if isinstance(found, Registry):
@@ -434,6 +435,20 @@ class App(Rebindable, Looking):
             retention=retention,
             hooks=self._hooks,
         )
+
+
+def _included(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not is_missing(name, error):
+            raise
+        raise InvalidOption(
+            "include",
+            name,
+            because=f"there is no module {error.name!r} on Python's path",
+            instead="Write a module's name as an import would, or change to the directory it is in",
+        ) from None
 
 
 def _after_fork() -> None:

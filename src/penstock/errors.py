@@ -332,6 +332,11 @@ class SchemaChanged(SchemaError):
         )
 
 
+def is_missing(module: str, error: ModuleNotFoundError) -> bool:
+    """Whether the module itself is not there, or its package, and not one that it imports."""
+    return error.name is not None and f"{module}.".startswith(f"{error.name}.")
+
+
 def first_line(error: BaseException) -> str:
     """What an error says, in a line that a sentence can end with."""
     text = str(error).strip() or type(error).__name__

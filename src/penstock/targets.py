@@ -1,13 +1,14 @@
 """From "orders:app" to the App, with a directory on the path."""
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import ModuleType
 
 from penstock.app import App
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, is_missing
 
 
 class TargetError(PenstockError):
@@ -35,11 +36,15 @@ class ModuleNotFound(TargetError):
     def __init__(self, module: str, *, directory: Path) -> None:
         self.module = module
         self.directory = directory
-        next_step = (
-            f"Leave out the ending: `{module.removesuffix('.py')}`."
-            if module.endswith(".py")
-            else "Change to the directory that holds it, or install the package that it belongs to."
-        )
+        named = ".".join(PurePath(module.removesuffix(".py")).parts).strip("./")
+        if os.sep in module:
+            next_step = f"A module is written with dots instead, from here: `{named}`."
+        elif module.endswith(".py"):
+            next_step = f"Leave out the ending: `{named}`."
+        else:
+            next_step = (
+                "Change to the directory that holds it, or install the package that it belongs to."
+            )
         super().__init__(
             f"There is no module {module!r} in {directory} or on Python's path", next_step=next_step
         )
@@ -94,9 +99,9 @@ def _imported(name: str, directory: Path) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         # A module that it imports may be missing as well; that is a mistake of another kind.
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+        if not is_missing(name, error):
             raise
-        raise ModuleNotFound(error.name, directory=directory) from None
+        raise ModuleNotFound(error.name or name, directory=directory) from None
     except (TypeError, ValueError):  # "..orders" is a relative name, "" is none
         if name.strip(".") == name and name:
             raise

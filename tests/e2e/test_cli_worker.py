@@ -182,11 +182,23 @@ def test_a_signal_gives_back_what_cannot_finish_and_ends_in_good_order(
     assert [event["type"] for event in history].count("task.released") == 1
 
 
+@pytest.mark.parametrize("processes", [(), ("--processes", "2")])
+def test_a_module_that_ends_the_program_is_told_as_one_that_fails(
+    on_sqlite: CommandLine, capfd: pytest.CaptureFixture[str], processes: tuple[str, ...]
+) -> None:
+    (on_sqlite.directory / "ends.py").write_text("import sys\nsys.exit(0)\n", "utf-8")
+    answer = on_sqlite("worker", "ends:app", "--until-idle", *processes)
+    assert answer.status == 1
+    assert "SystemExit: 0" in answer.err + capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (("no_such_module:app",), "There is no module 'no_such_module'"),
         (("shop.py:app",), "Leave out the ending: `shop`"),
+        (("./shop.py:app",), "A module is written with dots instead, from here: `shop`"),
+        (("jobs/mail:app",), "A module is written with dots instead, from here: `jobs.mail`"),
         (("shop:app", "--import", "no_such_module"), "There is no module 'no_such_module'"),
         (("shop:missing",), "Its App is `shop:app`"),
         (("empty:app",), "knows no task"),

@@ -132,6 +132,13 @@ def test_an_index_that_is_missing_is_named_with_what_is_slow_without_it(
     assert INDEX in findings(answer, "problem")["indexes"]
 
 
+def test_an_index_without_which_the_work_cannot_be_looked_at_is_named(sqlite: CommandLine) -> None:
+    execute(sqlite, "DROP INDEX execution_events_root")
+    found = findings(sqlite("doctor", "--json"), "problem")
+    assert "execution_events_root missing" in found["indexes"]
+    assert "no such index: execution_events_root" in found["work"]
+
+
 def test_a_statement_that_reads_a_whole_table_is_found_by_its_plan(
     postgres: CommandLine,
 ) -> None:

@@ -286,7 +286,7 @@ def test_a_module_is_imported_when_a_worker_needs_it_and_brings_its_registries(
 def test_a_module_that_could_not_be_imported_is_tried_again() -> None:
     app = App(include=["a_module_that_does_not_exist"])
     for _ in range(2):
-        with pytest.raises(ModuleNotFoundError, match="a_module_that_does_not_exist"):
+        with pytest.raises(InvalidOption, match="a_module_that_does_not_exist"):
             app.import_included()
 
 

@@ -154,6 +154,10 @@ DECLARATIONS: dict[str, tuple[Bad, list[str]]] = {
         lambda _app: Registry(prefix="shop\n"),
         [r"prefix='shop\n'", "cannot be printed", "letters, digits"],
     ),
+    "a module included that is not there": (
+        lambda _app: App(include=["shop.no_such"]).import_included(),
+        ["include='shop.no_such'", "there is no module 'shop'", "as an import would"],
+    ),
     "something included that is no registry": (
         lambda _app: App(include=[send]),  # type: ignore[list-item]
         ["include=<function send", "neither a Registry nor the name of a module", "include=["],

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.chart import as_svg
 from benchmarks.figures import FIGURES, PROMISES, Promise, Results
-from benchmarks.records import Beginning, NotOnce, Record, steady_rate
+from benchmarks.records import NOTE, Beginning, NotOnce, Record, steady_rate
 from benchmarks.report import BEGIN, END, as_markdown, write_into
 from benchmarks.sizes import FULL, QUICK
 from benchmarks.systems import SYSTEMS
@@ -15,7 +15,7 @@ from benchmarks.systems import SYSTEMS
 
 def recorded(path: Path, *lines: tuple[int, int, int]) -> Record:
     record = Record(path)
-    path.write_text("".join(f"{n:09d} {pid:09d} {at:020d}\n" for n, pid, at in lines), "ascii")
+    path.write_bytes(b"".join(NOTE.pack(*line) for line in lines))
     return record
 
 

@@ -226,7 +226,7 @@ def test_after_a_mistake_in_a_statement_the_next_has_a_new_connection(file: Shar
 def test_the_log_is_long_for_a_workers_batches_only(tmp_path: Path) -> None:
     file = SharedFile(str(tmp_path / "log.db"), busy_timeout=0.2)
 
-    assert file.write("ask", pages_of_log) == 1000
+    assert file.write("ask", pages_of_log) == 500
     file.expect_batches()
     assert file.write("ask", pages_of_log) == 4000
     file.close()

@@ -14,7 +14,7 @@ from penstock.cli.options import DatabaseOptions, database_options, json_option
 from penstock.cli.scraping import check_metrics
 from penstock.cli.shapes import Shape, print_json
 from penstock.cli.tables import Cell, print_line, printable
-from penstock.model.health import Finding, Level
+from penstock.model.health import UNREADABLE, Finding, Level
 from penstock.model.telling import count
 from penstock.settings import Settings
 
@@ -57,7 +57,7 @@ def _look(database: DatabaseOptions, settings: Settings, app: App | None) -> Ite
         found = store.inspect(lease=settings.worker.lease)
         yield from found
         # The first answer is about the tables: without them there is nothing old in them.
-        if found[0].level is Level.OK:
+        if found[0].level is Level.OK and all(one.check != UNREADABLE for one in found):
             yield from check_retention(settings, store)
             peers = store.workers()
             silent = silent_among(store, peers, lease=settings.worker.lease)

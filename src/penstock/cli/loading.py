@@ -22,7 +22,7 @@ _OUR_FILES = (
 class ModuleFailed(PenstockError):
     """A module that raises an error of its own while it is imported: its author sees where."""
 
-    def __init__(self, target: str, *, because: Exception) -> None:
+    def __init__(self, target: str, *, because: BaseException) -> None:
         self.target = target
         own = _from_the_module_on(because.__traceback__)
         told = "".join(traceback.format_exception(type(because), because, own)).rstrip()
@@ -37,13 +37,13 @@ def load_app(target: str, *, modules: Sequence[str] = ()) -> App:
 
     Raises:
         TargetError: there is no such module, or no App of that name in it.
-        ModuleFailed: a module raised an error that is none of ours.
+        ModuleFailed: a module raised an error that is none of ours, or ended the program.
     """
     try:
         return targets.load_app(target, modules=modules)
     except PenstockError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may end itself
         raise ModuleFailed(target, because=error) from error
 
 

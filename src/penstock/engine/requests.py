@@ -76,8 +76,9 @@ def new_execution(
         raise InvalidOption(
             unknown[0],
             options[unknown[0]],  # type: ignore[literal-required]
-            because="there is no such option",
-            instead=f"There are {', '.join(EnqueueOptions.__annotations__)} and connection",
+            because="there is no such option here",
+            instead=f"There are {', '.join(EnqueueOptions.__annotations__)}; `using` takes a "
+            "connection as well",
         )
     run_at, delay = _when(options.get("run_after"))
     return NewExecution(

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+UNREADABLE = "work"
+"""The check that fails when what waits and what is old cannot be asked for."""
+
 
 class Level(StrEnum):
     """How much a finding matters."""

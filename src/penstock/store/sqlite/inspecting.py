@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-from penstock.model.health import Finding, ok, problem, warning
+from penstock.model.health import UNREADABLE, Finding, ok, problem, warning
 from penstock.store.batches import microseconds_in, moment_at
 from penstock.store.decoding import decode_peer
 from penstock.store.judging import (
@@ -44,7 +44,16 @@ def inspect(view: Transaction, path: str, *, lease: timedelta) -> Iterator[Findi
     yield _judge_journal(view)
     yield judge_log(Path(f"{path}-wal"))
     yield _judge_indexes(view)
-    yield from _judge_work(view, lease=lease)
+    try:
+        yield from list(_judge_work(view, lease=lease))
+    except sqlite3.OperationalError as error:
+        if "no such index" not in str(error):
+            raise
+        yield problem(
+            UNREADABLE,
+            f"What waits and what failed cannot be looked at: {error}.",
+            remedy="Create the index again, as said above.",
+        )
 
 
 # --- the library and the file -----------------------------------------------------------
