@@ -36,11 +36,14 @@ class ModuleNotFound(TargetError):
     def __init__(self, module: str, *, directory: Path) -> None:
         self.module = module
         self.directory = directory
-        named = ".".join(PurePath(module.removesuffix(".py")).parts).strip("./")
-        if os.sep in module:
+        path = PurePath(module.removesuffix(".py"))
+        if path.is_absolute() or ".." in path.parts:
+            next_step = f"Change to {path.parent} and write `{path.name}`."
+        elif os.sep in module:
+            named = ".".join(path.parts)
             next_step = f"A module is written with dots instead, from here: `{named}`."
         elif module.endswith(".py"):
-            next_step = f"Leave out the ending: `{named}`."
+            next_step = f"Leave out the ending: `{path}`."
         else:
             next_step = (
                 "Change to the directory that holds it, or install the package that it belongs to."

@@ -198,6 +198,8 @@ def test_a_module_that_ends_the_program_is_told_as_one_that_fails(
         (("no_such_module:app",), "There is no module 'no_such_module'"),
         (("shop.py:app",), "Leave out the ending: `shop`"),
         (("./shop.py:app",), "A module is written with dots instead, from here: `shop`"),
+        (("/srv/shop/jobs.py:app",), "Change to /srv/shop and write `jobs`"),
+        (("../shop/jobs.py:app",), "Change to ../shop and write `jobs`"),
         (("jobs/mail:app",), "A module is written with dots instead, from here: `jobs.mail`"),
         (("shop:app", "--import", "no_such_module"), "There is no module 'no_such_module'"),
         (("shop:missing",), "Its App is `shop:app`"),

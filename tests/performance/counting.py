@@ -27,8 +27,8 @@ class Counter:
         monkeypatch.setattr(connecting, "_connect", watched)
 
     def _note(self, statement: str) -> None:
-        # For each thing that a trigger does, the statement that fired it is told once more.
-        if statement not in self.statements[-1:]:
+        # For each thing that our trigger does, the statement that fired it is told once more.
+        if "INTO one_execution" not in statement or statement not in self.statements[-1:]:
             self.statements.append(statement)
 
     def _step(self) -> int:

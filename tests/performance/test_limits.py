@@ -224,7 +224,7 @@ def test_a_batch_is_one_commit_on_sqlite(sqlite_store: SqliteStore, counter: Cou
     assert counter.count("BEGIN IMMEDIATE") == counter.count("COMMIT") == 1
 
 
-def test_a_batch_takes_as_many_statements_as_a_single_task_on_sqlite(
+def test_a_thousand_tasks_take_as_many_statements_as_two_on_sqlite_and_one_takes_no_more(
     sqlite_store: SqliteStore, counter: Counter
 ) -> None:
     statements: dict[int, list[int]] = {}
