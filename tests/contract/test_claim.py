@@ -5,7 +5,7 @@ from penstock.model.ids import new_id
 from penstock.model.states import State, SubState
 from penstock.store.contract import Store
 from penstock.store.low_water import Lane
-from penstock.store.sqlite.claiming import Scanner, Wanted
+from penstock.store.sqlite import claiming
 from penstock.store.sqlite.transaction import Transaction
 from penstock.testing.clock import ManualClock
 from tests.contract.databases import Database, SqliteDatabase, count
@@ -181,16 +181,16 @@ def test_a_queue_that_is_paused_while_a_claim_waits_for_the_lock_gives_nothing(
     store.migrate()
     worker(store)
     held = enqueue(store, queue="a")
-    look = Scanner.look
+    glance = claiming.glance
 
-    def look_and_be_overtaken(
-        scanner: Scanner, transaction: Transaction, wanted: Wanted
-    ) -> list[tuple[Lane, int]]:
-        found = look(scanner, transaction, wanted)
+    def glance_and_be_overtaken(
+        view: Transaction, wanted: claiming.Wanted
+    ) -> list[tuple[Lane, int]] | None:
+        found = glance(view, wanted)
         operator.pause("a")
         return found
 
-    monkeypatch.setattr(Scanner, "look", look_and_be_overtaken)
+    monkeypatch.setattr(claiming, "glance", glance_and_be_overtaken)
     assert claim(store, queues=["a"]) == []
 
     monkeypatch.undo()

@@ -255,6 +255,46 @@ def test_a_batch_is_settled_whatever_its_mixture(store: Store, database: Databas
     assert count(database, "task_outbox") == 1
 
 
+def test_completions_of_one_batch_keep_what_is_their_own(store: Store, clock: ManualClock) -> None:
+    """Those that have most in common are written together."""
+    began = clock.now()
+    returned = run_one(store)
+    again = run_one(store)
+    store.settle([finish(again, "released")])
+    (again,) = claim(store)
+    other = run_one(store, "worker-2")
+    known = run_one(store)
+    store.start([known.lease])
+    wrote = run_one(store)
+    clock.advance(MINUTE)
+
+    lost = store.settle(
+        [
+            Completed(lease=returned.lease, started_at=began, result='{"null":"\\"[1]\\""}'),
+            Completed(lease=again.lease, started_at=began + MINUTE / 2),
+            Completed(lease=other.lease, started_at=began),
+            Completed(lease=known.lease, result="[1, null]"),
+            Completed(lease=wrote.lease, started_at=began, writes='{"a":1}'),
+        ]
+    )
+
+    assert lost == []
+    stored = [get(store, one.lease.execution_id) for one in (returned, again, other, known, wrote)]
+    assert [one.state for one in stored] == [State.COMPLETED] * 5
+    assert [one.result for one in stored] == [
+        '{"null":"\\"[1]\\""}', "null", "null", "[1, null]", "null",
+    ]  # fmt: skip
+    assert [one.writes for one in stored] == [None, None, None, None, '{"a":1}']
+    assert [one.started_at for one in stored] == [
+        began, began + MINUTE / 2, began, began, began,
+    ]  # fmt: skip
+    assert [one.finished_at for one in stored] == [clock.now()] * 5
+    told = [store.history(one.id)[-2:] for one in stored]
+    assert [types(two) for two in told] == [["task.started", "task.completed"]] * 5
+    assert [two[0].at for two in told] == [one.started_at for one in stored]
+    assert [two[1].worker_id for two in told] == [WORKER, WORKER, "worker-2", WORKER, WORKER]
+
+
 def test_settling_nothing_is_allowed(store: Store) -> None:
     assert store.settle([]) == []
 

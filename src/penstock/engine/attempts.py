@@ -126,7 +126,7 @@ class Attempt(msgspec.Struct, eq=False):
     def begin(self) -> None:
         begun_at = time.monotonic()
         # First: whoever sees on another thread that it has begun may ask when.
-        self.started_at = self.claimed.claimed_at + timedelta(seconds=begun_at - self.received_at)
+        self.started_at = self.claimed.claimed_at + timedelta(0, begun_at - self.received_at)
         self.begun_at = begun_at
 
     # --- time -------------------------------------------------------------------------

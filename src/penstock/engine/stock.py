@@ -54,11 +54,15 @@ class Stock:
         return attempt
 
     def take_received_until(self, moment: float) -> list[Attempt]:
-        """Take out all that were claimed by then."""
-        everything = list(self)
-        self.clear()
-        self.add([attempt for attempt in everything if attempt.received_at > moment])
-        return [attempt for attempt in everything if attempt.received_at <= moment]
+        """Take out all that were claimed by then, which come first in their queues."""
+        taken: list[Attempt] = []
+        for queue, attempts in tuple(self._queues.items()):
+            while attempts and attempts[0].received_at <= moment:
+                taken.append(attempts.popleft())
+            if not attempts:
+                del self._queues[queue]
+        self._count -= len(taken)
+        return taken
 
     def clear(self) -> None:
         self._queues.clear()

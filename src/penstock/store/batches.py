@@ -154,19 +154,18 @@ def encode_outcomes(outcomes: Iterable[Outcome]) -> str:
 
 
 def encode_completed(completed: Iterable[Completed]) -> str:
-    """Return completions with no more of each than is written."""
-    rows = [
-        (
-            outcome.lease.execution_id,
-            outcome.lease.fence,
-            outcome.lease.worker_id,
-            microseconds_at(outcome.started_at),
-            outcome.result,
-            outcome.writes,
-        )
-        for outcome in completed
-    ]
-    return _as_text(rows, doing="store an outcome")
+    """Return for each id when its task began; with its result and its writes if it has any."""
+    return _as_text(
+        {outcome.lease.execution_id: _completed_value(outcome) for outcome in completed},
+        doing="store an outcome",
+    )
+
+
+def _completed_value(outcome: Completed) -> object:
+    began = microseconds_at(outcome.started_at)
+    if outcome.result == "null" and outcome.writes is None:
+        return began
+    return (began, outcome.result, outcome.writes)
 
 
 def encode_completed_by_name(completed: Iterable[Completed]) -> str:
@@ -291,7 +290,7 @@ def microseconds_in(delay: timedelta | None) -> int | None:
 
 
 def moment_at(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=microseconds)
+    return _EPOCH + microseconds * _MICROSECOND  # half the time that it takes to make a timedelta
 
 
 def _as_text(rows: object, *, doing: str) -> str:
@@ -321,6 +320,6 @@ def _strings_in(rows: object) -> Iterable[str]:
         for row in rows:
             yield from _strings_in(row)
     elif isinstance(rows, dict):
-        yield from (value for value in rows.values() if isinstance(value, str))
+        yield from _strings_in([*rows, *rows.values()])
     elif isinstance(rows, msgspec.Struct):
         yield from (value for value in msgspec.structs.astuple(rows) if isinstance(value, str))

@@ -85,24 +85,25 @@ LEFT JOIN task_executions AS task ON task.id = place.task_execution_id AND task.
 -- name: hand_out
 -- SQLite has one writer, and every transaction of ours begins IMMEDIATE: no other claim can
 -- start until this one commits, so there are no row locks to take.
--- LIMIT -1, because 3.35.2 flattens what is MATERIALIZED, and then walks all executions.
-UPDATE task_executions AS task
+UPDATE task_executions AS task INDEXED BY sqlite_autoindex_task_executions_1
 SET state = 'running', sub_state = 'active', attempt = attempt + 1, fence = fence + 1,
-    worker_id = :worker_id, seq = taken.seq, claimed_at = :now, started_at = NULL, progress = NULL
-FROM (
-    SELECT place.seq, place.task_execution_id AS id
-    FROM json_each(:seqs) AS asked
-    CROSS JOIN task_outbox AS place NOT INDEXED ON place.seq = asked.value
-    LIMIT -1
-) AS taken
-WHERE task.id = taken.id AND task.state = 'ready';
+    worker_id = :worker_id, claimed_at = :now, started_at = NULL, progress = NULL,
+    seq = (
+        SELECT place.seq FROM task_outbox AS place INDEXED BY task_outbox_execution
+        WHERE place.task_execution_id = task.id
+    )
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'ready';
 
 -- name: tell_claimed
+-- The batch has for each id the attempt; or its run's id and the attempt.
 INSERT INTO execution_events (root_id, task_execution_id, type, data, worker_id, at)
-SELECT task.root_id, task.id, 'task.claimed', '{"attempt":' || task.attempt || '}', :worker_id, :now
-FROM json_each(:seqs) AS taken
-CROSS JOIN task_outbox AS place NOT INDEXED ON place.seq = taken.value
-CROSS JOIN task_executions AS task ON task.id = place.task_execution_id;
+SELECT CASE type WHEN 'array' THEN json_extract(value, '$[0]') ELSE key END,
+       key,
+       'task.claimed',
+       '{"attempt":' || CASE type WHEN 'array' THEN json_extract(value, '$[1]') ELSE value END || '}',
+       :worker_id,
+       :now
+FROM json_each(:batch);
 
 -- name: leave_outbox
 DELETE FROM task_outbox INDEXED BY task_outbox_execution

@@ -20,7 +20,7 @@ from penstock.store import low_water
 from penstock.store.batches import encode_strings, moment_at
 from penstock.store.low_water import Lane
 from penstock.store.scripts import Row
-from penstock.store.sqlite.transaction import Transaction, encode_list
+from penstock.store.sqlite.transaction import Transaction, encode_json
 
 _decode_rows = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
 
@@ -87,13 +87,11 @@ class Scanner:
     def look(self, transaction: Transaction, wanted: Wanted) -> list[tuple[Lane, int]]:
         """Return the lanes that have something for this worker, in order, and where it begins."""
         tasks = encode_strings(sorted(wanted.tasks))
-        lanes = _lanes(transaction, wanted, tasks)
-        if all(head.first is not None for head in lanes):
-            return [(head.lane, head.first) for head in lanes if head.first is not None]
+        heads = _heads(transaction, wanted, tasks)
         # One at a time: threads that come together need not all do the same slow walk.
         with self._lock:
             marks = self._marks_of(wanted.tasks)
-            first = [(head.lane, self._first(transaction, head, tasks, marks)) for head in lanes]
+            first = [(head.lane, self._first(transaction, head, tasks, marks)) for head in heads]
         return [(lane, seq) for lane, seq in first if seq is not None]
 
     def _first(
@@ -131,7 +129,15 @@ class Scanner:
         return self._by_tasks.setdefault(tasks, {})
 
 
-def _lanes(transaction: Transaction, wanted: Wanted, tasks: str) -> list[_Head]:
+def glance(view: Transaction, wanted: Wanted) -> list[tuple[Lane, int]] | None:
+    """Return what `Scanner.look` does, in one statement; None if there is more to look at."""
+    heads = _heads(view, wanted, encode_strings(sorted(wanted.tasks)))
+    if any(head.first is None and head.end is not None for head in heads):
+        return None
+    return [(head.lane, head.first) for head in heads if head.first is not None]
+
+
+def _heads(transaction: Transaction, wanted: Wanted, tasks: str) -> list[_Head]:
     """Return the heads of all lanes of these queues, in the order in which to take from them."""
     turn = {queue: place for place, queue in reversed(list(enumerate(wanted.queues)))}
     ((found,),) = transaction.rows(
@@ -171,14 +177,26 @@ def claim(transaction: Transaction, wanted: Wanted, lanes: Sequence[tuple[Lane, 
     places = _look_at(transaction, wanted, lanes)
     found = [place for place in places if place[2] is not None]
     if found:
-        seqs = encode_list([place[0] for place in found])
         whose = {"worker_id": wanted.worker_id, "now": transaction.now}
-        transaction.rows("hand_out", seqs=seqs, **whose)
-        transaction.rows("tell_claimed", seqs=seqs, **whose)
+        transaction.rows("hand_out", ids=_ids(found), **whose)
+        transaction.rows("tell_claimed", batch=_attempts(found), **whose)
     if places:
         # Also those that stand for nothing: nobody could ever take them.
-        transaction.rows("leave_outbox", ids=encode_list([place[1] for place in places]))
+        transaction.rows("leave_outbox", ids=_ids(places))
     return HandedOut(found, wanted.worker_id, transaction.now)
+
+
+def _ids(places: Sequence[Row]) -> str:
+    return encode_json([place[1] for place in places])
+
+
+def _attempts(places: Sequence[Row]) -> str:
+    """Return for each id the attempt that begins; with the run's id for what is part of one."""
+    begun: dict[str, object] = {}
+    for place in places:
+        id_, root_id, attempt = place[1], place[2], place[8] + 1
+        begun[id_] = attempt if root_id == id_ else (root_id, attempt)
+    return encode_json(begun)
 
 
 def _look_at(

@@ -13,7 +13,7 @@ from penstock.store.scripts import Script, Step, undone_on_error
 from penstock.store.sql import Statement
 from penstock.store.sqlite.creating import advance, write_executions
 from penstock.store.sqlite.running import go_on
-from penstock.store.sqlite.transaction import EventRow, Transaction, encode_list
+from penstock.store.sqlite.transaction import EventRow, Transaction, encode_json
 from penstock.store.whereabouts import GONE, whereabouts_of
 
 
@@ -50,7 +50,7 @@ def _complete(
     if started_at is not None and begun:
         start = EventRow(root_id, id_, EventType.STARTED, None, lease.worker_id, started_at)
         events.insert(0, start)
-    yield Step(statements["tell"], {"batch": encode_list(events)})
+    yield Step(statements["tell"], {"batch": encode_json(events)})
     # There is one writer, so nobody can be in the way: what comes after is released here.
     end = (id_, task, "completed", follow_ups, output.result, None, trace)
     if found := following([end]):

@@ -20,7 +20,7 @@ from penstock.store.batches import (
 from penstock.store.follow_ups import following
 from penstock.store.scripts import Script, Step, undone_on_error
 from penstock.store.sql import Statement
-from penstock.store.sqlite.transaction import EventRow, ReadyRow, encode_list
+from penstock.store.sqlite.transaction import EventRow, ReadyRow, encode_json
 
 _LEAST, _MOST = -(2**31), 2**31 - 1
 
@@ -141,10 +141,10 @@ def _let_go(
         if one.state is State.READY
     ]
     if ready:
-        yield Step(statements["fill_outbox"], {"batch": encode_list(ready)})
+        yield Step(statements["fill_outbox"], {"batch": encode_json(ready)})
     if written:
         events = [event for one in written for event in _events_of(one, now=now, new=new)]
-        yield Step(statements["tell"], {"batch": encode_list(events)})
+        yield Step(statements["tell"], {"batch": encode_json(events)})
 
 
 def _events_of(one: _Written, *, now: int, new: bool) -> Iterator[EventRow]:

@@ -14,7 +14,7 @@ from penstock.store.scripts import Row, run
 from penstock.store.sqlite.creating import advance, follow
 from penstock.store.sqlite.running import cancel as cancel_run
 from penstock.store.sqlite.running import cancel_children, go_on
-from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
+from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_json
 
 _LONG_AGO = -(2**63)
 
@@ -89,7 +89,7 @@ def recover(
     if not transaction.rows("is_alive", worker_id=observer):
         return []
     if dead:
-        transaction.rows("declare_dead", observer=observer, dead=encode_list(list(dead)))
+        transaction.rows("declare_dead", observer=observer, dead=encode_json(list(dead)))
     lost_worker: dict[str, str] = dict(transaction.rows("orphans", limit=limit))
     if not lost_worker:
         return []

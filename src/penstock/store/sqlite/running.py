@@ -16,7 +16,7 @@ from penstock.store.scripts import Row, Script, Step, run
 from penstock.store.sql import Statement
 from penstock.store.sqlite.creating import in_iso, write_executions
 from penstock.store.sqlite.people import withdraw
-from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
+from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_json
 from penstock.store.sqlite.waking import wake
 
 T = TypeVar("T")
@@ -153,9 +153,9 @@ class Writer:
 
     def _write(self, ready: Sequence[ReadyRow], events: Iterable[EventRow]) -> Script[None]:
         if ready:
-            yield self._step("fill_outbox", batch=encode_list(ready))
+            yield self._step("fill_outbox", batch=encode_json(ready))
         if told := list(events):
-            yield self._step("tell", batch=encode_list(told))
+            yield self._step("tell", batch=encode_json(told))
 
 
 _LET_GO = {

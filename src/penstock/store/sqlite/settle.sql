@@ -1,32 +1,27 @@
 -- name: settle_completed
--- What `settle` does, for completions that enqueue nothing: no rows come back, but their number.
--- It begins with UPDATE, or Python would not count.
+-- What `settle` does, for completions of one worker and one fence that enqueue nothing: no rows
+-- come back, but their number. It begins with UPDATE, or Python would not count.
+-- The batch has for each id when the task began; or that, its result and its writes.
 UPDATE task_executions AS task
 SET state = 'completed', sub_state = NULL, suspect = 0, fence = task.fence + 1,
-    settled_fence = task.fence, worker_id = NULL, result = batch.result, writes = batch.writes,
-    awaits = NULL, started_at = coalesce(batch.started_at_us, task.started_at), finished_at = :now
-FROM (
-    WITH element AS MATERIALIZED (
-        SELECT value FROM json_each(:batch)
-    )
-    SELECT json_extract(value, '$[0]') AS id,
-           json_extract(value, '$[1]') AS fence,
-           json_extract(value, '$[2]') AS worker_id,
-           json_extract(value, '$[3]') AS started_at_us,
-           json_extract(value, '$[4]') AS result,
-           json_extract(value, '$[5]') AS writes
-    FROM element
-    LIMIT -1
-) AS batch
-WHERE task.id = batch.id AND task.fence = batch.fence AND task.worker_id IS batch.worker_id;
+    settled_fence = task.fence, worker_id = NULL,
+    result = CASE batch.type WHEN 'array' THEN json_extract(batch.value, '$[1]') ELSE 'null' END,
+    writes = CASE batch.type WHEN 'array' THEN json_extract(batch.value, '$[2]') END,
+    awaits = NULL,
+    started_at = coalesce(
+        CASE batch.type WHEN 'array' THEN json_extract(batch.value, '$[0]') ELSE batch.value END,
+        task.started_at),
+    finished_at = :now
+FROM (SELECT key, type, value FROM json_each(:batch) LIMIT -1) AS batch
+WHERE task.id = batch.key AND task.fence = :fence AND task.worker_id IS :worker_id;
 
 -- name: tell_completed
 -- Of those that `settle_completed` has just written, all of them.
 INSERT INTO execution_events (root_id, task_execution_id, type, worker_id, at)
 SELECT task.root_id, task.id, step.type, :worker_id,
        CASE step.type WHEN 'task.started' THEN task.started_at ELSE :now END
-FROM json_each(:ids) AS completed
-CROSS JOIN task_executions AS task ON task.id = completed.value
+FROM json_each(:batch) AS completed
+CROSS JOIN task_executions AS task ON task.id = completed.key
 CROSS JOIN (SELECT 'task.started' AS type UNION ALL SELECT 'task.completed') AS step
 WHERE step.type = 'task.completed' OR :with_start;
 

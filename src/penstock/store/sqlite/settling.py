@@ -14,7 +14,7 @@ from penstock.store.runs import Output, outputs_of
 from penstock.store.scripts import Row, run
 from penstock.store.sqlite.creating import advance, follow
 from penstock.store.sqlite.running import cancel_children, go_on
-from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_list
+from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_json
 from penstock.store.sqlite.waking import wake
 
 
@@ -32,18 +32,44 @@ class SomeAreLost(Exception):
     """Not all of these leases are the newest: nothing of it may be committed."""
 
 
-def settle(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
+class _Alike(NamedTuple):
+    """Completions that differ only in what `encode_completed` tells of each."""
+
+    worker_id: str
+    fence: int
+    with_start: bool
+    number: int
+    batch: str
+
+
+class Round(NamedTuple):
+    """Outcomes of as many executions, encoded before anybody has to wait for them."""
+
+    completed: list[Completed]  # those that enqueue nothing
+    alike: list[_Alike]  # the same; nearly always one
+    others: list[Outcome]
+
+    @property
+    def concerns_nobody(self) -> bool:
+        return not self.others and all(outcome.run_id is None for outcome in self.completed)
+
+
+def prepare(outcomes: Sequence[Outcome]) -> list[Round]:
+    return [_round(batch) for batch in _without_repetition(outcomes)]
+
+
+def settle(transaction: Transaction, rounds: Sequence[Round]) -> Settlement:
     """Write how these ended.
 
     Raises:
         SomeAreLost: use `settle_held`, once this transaction is undone.
     """
-    return _all_of([_settle_round(transaction, batch) for batch in _rounds(outcomes)])
+    return _all_of([_settle_round(transaction, one) for one in rounds])
 
 
 def settle_held(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
     """Write how those ended whose leases are the newest; the slow way, and a rare one."""
-    return _all_of([_settle_held(transaction, batch) for batch in _rounds(outcomes)])
+    return _all_of([_settle_held(transaction, batch) for batch in _without_repetition(outcomes)])
 
 
 def _settle_held(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
@@ -52,7 +78,7 @@ def _settle_held(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settl
     not_held = set(lost(transaction, leases, batch))
     before = {row[0] for row in transaction.rows("settled_before", batch=batch)}
     held = [outcome for outcome in outcomes if outcome.lease not in not_held]
-    settlement = _settle_round(transaction, held)
+    settlement = _settle_round(transaction, _round(held))
     gone = [lease for n, lease in enumerate(leases) if lease in not_held and n not in before]
     return settlement._replace(lost=gone + settlement.lost)
 
@@ -64,8 +90,8 @@ def _all_of(settlements: Sequence[Settlement]) -> Settlement:
     )
 
 
-def _rounds(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
-    """Split the outcomes so that no execution comes twice in a round; nearly always one round."""
+def _without_repetition(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
+    """Split the outcomes so that no execution comes twice in a part; nearly always one part."""
     if len({outcome.lease.execution_id for outcome in outcomes}) == len(outcomes):
         yield outcomes
         return
@@ -76,35 +102,40 @@ def _rounds(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
         rest = [one for n, one in enumerate(rest) if first[one.lease.execution_id] != n]
 
 
-def _settle_round(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
-    completed = [outcome for outcome in outcomes if enqueues_nothing(outcome)]
-    others = [outcome for outcome in outcomes if not enqueues_nothing(outcome)]
-    if completed:
-        _settle_completed(transaction, completed)
-    return _settle_others(transaction, others) if others else _ALL_SETTLED
+def _round(outcomes: Sequence[Outcome]) -> Round:
+    completed: list[Completed] = []
+    others: list[Outcome] = []
+    alike: dict[tuple[str, int, bool], list[Completed]] = defaultdict(list)
+    for outcome in outcomes:
+        if enqueues_nothing(outcome):
+            lease = outcome.lease
+            completed.append(outcome)
+            alike[lease.worker_id, lease.fence, outcome.started_at is not None].append(outcome)
+        else:
+            others.append(outcome)
+    return Round(
+        completed,
+        [_Alike(*kind, len(some), encode_completed(some)) for kind, some in alike.items()],
+        others,
+    )
 
 
-def _settle_completed(transaction: Transaction, completed: Sequence[Completed]) -> None:
-    """Settle what enqueues nothing; nearly always all of it, so nobody asks which."""
-    batch = encode_completed(completed)
-    moved = transaction.count("settle_completed", batch=batch, now=transaction.now)
-    if moved < len(completed):
-        raise SomeAreLost
-    told: dict[tuple[str, bool], list[str]] = defaultdict(list)  # nearly always one list
-    for outcome in completed:
-        lease = outcome.lease
-        told[lease.worker_id, outcome.started_at is not None].append(lease.execution_id)
-    for (worker_id, with_start), ids in told.items():
-        transaction.rows(
-            "tell_completed",
-            ids=encode_list(ids),
-            worker_id=worker_id,
-            with_start=with_start,
-            now=transaction.now,
-        )
-    run_ids = {outcome.run_id for outcome in completed if outcome.run_id is not None}
+def _settle_round(transaction: Transaction, one: Round) -> Settlement:
+    for some in one.alike:
+        _settle_completed(transaction, some)
+    run_ids = {outcome.run_id for outcome in one.completed if outcome.run_id is not None}
     if run_ids:
-        _go_on(transaction, run_ids, outputs_of(completed))
+        _go_on(transaction, run_ids, outputs_of(one.completed))
+    return _settle_others(transaction, one.others) if one.others else _ALL_SETTLED
+
+
+def _settle_completed(transaction: Transaction, some: _Alike) -> None:
+    """Settle what enqueues nothing; nearly always all of it, so nobody asks which."""
+    whose = {"batch": some.batch, "worker_id": some.worker_id, "now": transaction.now}
+    moved = transaction.count("settle_completed", fence=some.fence, **whose)
+    if moved < some.number:
+        raise SomeAreLost
+    transaction.rows("tell_completed", with_start=some.with_start, **whose)
 
 
 def _settle_others(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:
@@ -115,7 +146,7 @@ def _settle_others(transaction: Transaction, outcomes: Sequence[Outcome]) -> Set
     ready = sorted(_ready_rows(rows), key=lambda row: row.seq or 0)
     transaction.fill_outbox(ready)
     if settled:
-        moved = encode_list(sorted(settled))
+        moved = encode_json(sorted(settled))
         transaction.rows("tell_settled", batch=batch, moved=moved, now=transaction.now)
     followed = [row[0] for row in rows if outcomes[place[row[0]]].has_follow_ups]
     run(follow(transaction.statements, followed, now=transaction.now), transaction.execute)

@@ -269,24 +269,37 @@ class SharedFile:
 
     def read(self, doing: str, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do `work` on one unchanging view of the database."""
+
+        def read(connection: sqlite3.Connection) -> T:
+            connection.execute("BEGIN")
+            result = work(connection)
+            connection.execute("COMMIT")
+            return result
+
+        return self.read_one(doing, work if self.in_memory else read)
+
+    def read_one(self, doing: str, statement: Callable[[sqlite3.Connection], T]) -> T:
+        """The same for a single statement, which by itself needs no BEGIN and no COMMIT.
+
+        Each of them would be one more turn with the interpreter's lock, which a worker that is
+        busy may have to wait for.
+        """
         try:
             if self.in_memory:
                 with self._lock:
-                    return work(self._opened_writer())
+                    return statement(self._opened_writer())
             with self._reading:
-                return self._read(work)
+                return self._on_a_reader(statement)
         except Exception as error:  # noqa: BLE001 - it is raised as what it means
             self._tell(error, doing)
 
-    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _on_a_reader(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             connection = self._readers.pop()
         except IndexError:
             connection = open_reader(self.path, busy_timeout=self._busy_timeout)
         try:
-            connection.execute("BEGIN")
             result = work(connection)
-            connection.execute("COMMIT")
         except BaseException:
             connection.close()
             raise

@@ -33,7 +33,7 @@ from penstock.model.executions import (
 )
 from penstock.model.gauges import Gauges
 from penstock.model.health import Finding, Level
-from penstock.model.outcomes import Outcome, concerns_nobody
+from penstock.model.outcomes import Outcome
 from penstock.model.runs import NewRun, RunAnswer
 from penstock.model.states import State, SubState
 from penstock.model.waiting import QueueDepth, Waiting
@@ -239,7 +239,10 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
         if limit < 1 or not tasks or not queues:
             return []
         wanted = claiming.Wanted(worker_id, queues, frozenset(tasks), limit, suspects)
-        lanes = self._read("look for work", lambda view: self._scanner.look(view, wanted))
+        doing = "look for work"
+        lanes = self._read_one(doing, lambda view: claiming.glance(view, wanted))
+        if lanes is None:
+            lanes = self._read(doing, lambda view: self._scanner.look(view, wanted))
         if not lanes:
             return []
         handed_out = self._write_quietly(
@@ -254,13 +257,14 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
 
     def _settle(self, outcomes: Sequence[Outcome]) -> list[Lease]:
         doing = "settle"
+        rounds = settling.prepare(outcomes)
         try:
-            settlement = self._write_quietly(doing, lambda it: settling.settle(it, outcomes))
+            settlement = self._write_quietly(doing, lambda it: settling.settle(it, rounds))
         except settling.SomeAreLost:
             settlement = self._write_quietly(doing, lambda it: settling.settle_held(it, outcomes))
         if settlement.gave_back:
             self._scanner.forget()
-        if not all(concerns_nobody(outcome) for outcome in outcomes):
+        if not all(one.concerns_nobody for one in rounds):
             self._file.tell_of_work()
         return settlement.lost
 
@@ -517,8 +521,12 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
         self._be_migrated()
         return self._file.read(doing, lambda connection: work(self._on(connection)))
 
+    def _read_one(self, doing: str, work: Callable[[Transaction], T]) -> T:
+        self._be_migrated()
+        return self._file.read_one(doing, lambda connection: work(self._on(connection)))
+
     def _rows(self, doing: str, name: str, /, **parameters: object) -> list[Row]:
-        return self._read(doing, lambda view: view.rows(name, **parameters))
+        return self._read_one(doing, lambda view: view.rows(name, **parameters))
 
     def _count_states(self) -> list[Row]:
         return self._rows("count executions", "counts")

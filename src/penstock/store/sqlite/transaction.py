@@ -32,9 +32,9 @@ class EventRow(NamedTuple):
     at: int
 
 
-def encode_list(items: Sequence[object]) -> str:
+def encode_json(value: object) -> str:
     """Return JSON for a statement; what users wrote has been checked before it gets here."""
-    return msgspec.json.encode(items).decode()
+    return msgspec.json.encode(value).decode()
 
 
 class Transaction(NamedTuple):
@@ -57,9 +57,9 @@ class Transaction(NamedTuple):
     def fill_outbox(self, ready: Sequence[ReadyRow]) -> None:
         """Make executions available to workers, in this order."""
         if ready:
-            self.rows("fill_outbox", batch=encode_list(ready))
+            self.rows("fill_outbox", batch=encode_json(ready))
 
     def tell(self, events: Sequence[EventRow]) -> None:
         """Add to the history, in this order."""
         if events:
-            self.rows("tell", batch=encode_list(events))
+            self.rows("tell", batch=encode_json(events))

@@ -6,7 +6,7 @@ from penstock.model.events import EventType
 from penstock.store.batches import encode_strings
 from penstock.store.scripts import Script, Step
 from penstock.store.sql import Statement
-from penstock.store.sqlite.transaction import EventRow, ReadyRow, encode_list
+from penstock.store.sqlite.transaction import EventRow, ReadyRow, encode_json
 
 
 def wake(statements: Mapping[str, Statement], ids: Sequence[str], *, now: int) -> Script[set[str]]:
@@ -21,6 +21,6 @@ def wake(statements: Mapping[str, Statement], ids: Sequence[str], *, now: int) -
         for id_, _, task, queue, priority, suspect in moved
     ]
     events = [EventRow(row[1], row[0], EventType.MARKED_READY, None, None, now) for row in moved]
-    yield Step(statements["fill_outbox"], {"batch": encode_list(ready)})
-    yield Step(statements["tell"], {"batch": encode_list(events)})
+    yield Step(statements["fill_outbox"], {"batch": encode_json(ready)})
+    yield Step(statements["tell"], {"batch": encode_json(events)})
     return {root_id for id_, root_id, *_ in moved if root_id != id_}
