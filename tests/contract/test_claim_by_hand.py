@@ -15,6 +15,8 @@ BY_HAND = {
     "a trace as bytes": "trace = x'7b7d'",
     "a trace in Latin-1": "trace = CAST(x'e9' AS TEXT)",
     "a serial as bytes": "serial = x'61'",
+    "an attempt as text": "attempt = 'abc'",
+    "a fence as text": "fence = 'abc'",
     "a date as text": "created_at = '2030-01-01'",
     "a moment that no calendar has": "run_at = 9223372036854775807",
 }
@@ -33,6 +35,29 @@ def test_a_row_written_by_hand_does_not_stop_those_beside_it(
 
     assert ids(claimed) == [before, middle, after]
     assert [one.args for one in claimed if one.lease.execution_id != middle] == ["{}", "{}"]
+    store.close()
+
+
+@pytest.mark.parametrize("spoilt", ["CAST(x'62ff' AS TEXT)", "'b' || char(0) || 'c'"])
+def test_an_id_that_json_cannot_carry_is_left_where_it_is(
+    sqlite: SqliteDatabase, spoilt: str
+) -> None:
+    """Handed out, it would be so for ever: what is written then would find no row."""
+    store = sqlite.open()
+    worker(store)
+    before, middle, after = (enqueue(store) for _ in range(3))
+    for table, column in (("task_executions", "id"), ("task_outbox", "task_execution_id")):
+        change = f"UPDATE {table} SET {column} = {spoilt} WHERE {column} = :id"
+        sqlite.query(change, {"id": middle})
+
+    assert ids(claim(store)) == [before, after]
+    assert claim(store) == []
+
+    told = sqlite.query("SELECT root_id FROM execution_events WHERE type = 'task.claimed'")
+    assert [row[0] for row in told] == [before, after]
+    sqlite.query("UPDATE task_executions SET id = root_id")
+    sqlite.query("UPDATE task_outbox SET task_execution_id = :id", {"id": middle})
+    assert ids(claim(store)) == [middle]
     store.close()
 
 

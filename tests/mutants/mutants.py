@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "sqlite: a completion that is refused is told all the same",
         f"{SQLITE}settling.py",
-        "if moved < some.number:",
+        "if moved < len(some.ids):",
         "if False:",
         (f"{LEASES}::test_another_fence_changes_nothing",),
     ),

@@ -134,7 +134,7 @@ def test_an_import_leaves_out_what_only_workers_need() -> None:
     loaded = modules_after("import penstock")
     assert "penstock.app" in loaded
     assert not {f"penstock.{part}" for part in WORKER_PARTS} & loaded
-    assert not {"asyncio", "psycopg", "sqlite3"} & loaded
+    assert not {"asyncio", "hashlib", "psycopg", "sqlite3"} & loaded
     assert not set(OTHERS) & loaded
 
 

@@ -258,6 +258,19 @@ def test_an_idle_worker_takes_no_lock_on_sqlite(
     assert counter.count("BEGIN IMMEDIATE") == 0
 
 
+def test_a_look_behind_many_unknown_tasks_does_not_begin_with_one_in_vain(
+    sqlite_store: SqliteStore, counter: Counter
+) -> None:
+    enqueue_many(sqlite_store, 300, "unknown")
+    assert claim(sqlite_store) == []
+    counter.forget()
+
+    assert claim(sqlite_store) == []
+
+    assert counter.count("BEGIN") == 1
+    assert sum("RECURSIVE step" in statement for statement in counter.statements) == 1
+
+
 class _Queue(deque[Any]):
     """Says how many have come to wait."""
 

@@ -5,7 +5,6 @@ and the place of the file do not count. Another minor version of Python compiles
 so gives another fingerprint.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 
@@ -14,6 +13,9 @@ _DIGEST_BYTES = 16
 
 def fingerprint(graph: str, functions: Iterable[Callable[..., object]]) -> str:
     """Return the fingerprint of a workflow from its graph as stored and the code of its tasks."""
+    # Here, not above: it loads a library of cryptography, and only workflows need it.
+    import hashlib  # noqa: PLC0415
+
     digest = hashlib.blake2b(graph.encode(), digest_size=_DIGEST_BYTES)
     for function in functions:
         digest.update(b"\0\0")

@@ -51,7 +51,8 @@ ORDER BY seq
 LIMIT 1;
 
 -- name: look_at_lane
--- What stands in a lane, with the execution that may be handed out for it, if there is one.
+-- What stands in a lane, with the execution that may be handed out for it, if there is one, as it
+-- is then: one fence and one attempt later.
 -- In one row: each row more would be one more turn with the interpreter's lock. (JSON holds no
 -- BLOB, and somebody may have written one. The whole goes as one, because what is no text in it
 -- is nobody else's fault. A moment that no calendar has is left out.)
@@ -59,8 +60,8 @@ LIMIT 1;
 -- a worker that has been declared dead while it waited for the lock, and nothing from a queue that
 -- has been paused meanwhile.
 SELECT CAST(json_group_array(json_array(
-    place.seq, place.task_execution_id, task.root_id, task.fence, task.task,
-    CAST(task.args AS text), task.queue, task.priority, task.attempt, task.retries, task.crashes,
+    place.seq, place.task_execution_id, task.root_id, task.fence + 1, task.task,
+    CAST(task.args AS text), task.queue, task.priority, task.attempt + 1, task.retries, task.crashes,
     task.suspect, CAST(task.serial AS text), CAST(task.follow_ups AS text),
     CASE WHEN coalesce(task.run_at, task.created_at) BETWEEN -62135596800000000 AND 253402300799999999
         THEN coalesce(task.run_at, CASE task.attempt WHEN 0 THEN task.created_at END) END,
@@ -93,6 +94,11 @@ SET state = 'running', sub_state = 'active', attempt = attempt + 1, fence = fenc
         WHERE place.task_execution_id = task.id
     )
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'ready';
+
+-- name: handed_out
+SELECT id FROM task_executions AS task INDEXED BY sqlite_autoindex_task_executions_1
+WHERE id IN (SELECT value FROM json_each(:ids))
+  AND state = 'running' AND worker_id = :worker_id AND claimed_at = :now;
 
 -- name: tell_claimed
 -- The batch has for each id the attempt; or its run's id and the attempt.

@@ -64,6 +64,10 @@ class _Head(NamedTuple):
     first: int | None
     end: int | None  # None: the lane has no more rows than these
 
+    @property
+    def is_conclusive(self) -> bool:
+        return self.first is not None or self.end is None
+
 
 class Scanner:
     """Remembers where each lane begins for the tasks that a worker knows.
@@ -79,6 +83,10 @@ class Scanner:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._by_tasks: dict[frozenset[str], dict[Lane, _Mark]] = {}
+
+    def remembers(self, tasks: frozenset[str]) -> bool:
+        """Whether there are lanes of which a glance cannot say where they begin for these tasks."""
+        return bool(self._by_tasks.get(tasks))
 
     def forget(self) -> None:
         """Look from zero next time: something has come back to an old place."""
@@ -97,7 +105,7 @@ class Scanner:
     def _first(
         self, transaction: Transaction, head: _Head, tasks: str, marks: dict[Lane, _Mark]
     ) -> int | None:
-        if head.first is not None or head.end is None:
+        if head.end is None or head.is_conclusive:
             return head.first
         return self._first_beyond(transaction, head.lane, tasks, marks, head.end)
 
@@ -132,7 +140,7 @@ class Scanner:
 def glance(view: Transaction, wanted: Wanted) -> list[tuple[Lane, int]] | None:
     """Return what `Scanner.look` does, in one statement; None if there is more to look at."""
     heads = _heads(view, wanted, encode_strings(sorted(wanted.tasks)))
-    if any(head.first is None and head.end is not None for head in heads):
+    if not all(head.is_conclusive for head in heads):
         return None
     return [(head.lane, head.first) for head in heads if head.first is not None]
 
@@ -177,13 +185,25 @@ def claim(transaction: Transaction, wanted: Wanted, lanes: Sequence[tuple[Lane, 
     places = _look_at(transaction, wanted, lanes)
     found = [place for place in places if place[2] is not None]
     if found:
-        whose = {"worker_id": wanted.worker_id, "now": transaction.now}
-        transaction.rows("hand_out", ids=_ids(found), **whose)
-        transaction.rows("tell_claimed", batch=_attempts(found), **whose)
+        found = _hand_out(transaction, wanted.worker_id, found)
     if places:
         # Also those that stand for nothing: nobody could ever take them.
         transaction.rows("leave_outbox", ids=_ids(places))
     return HandedOut(found, wanted.worker_id, transaction.now)
+
+
+def _hand_out(transaction: Transaction, worker_id: str, found: list[Row]) -> list[Row]:
+    """Return those that are the worker's now; nearly always all of them, so nobody asks which.
+
+    An id that was written by hand, and is no text that JSON can carry, stays where it is.
+    """
+    ids = _ids(found)
+    whose = {"worker_id": worker_id, "now": transaction.now}
+    if transaction.count("hand_out", ids=ids, **whose) < len(found):
+        moved = {id_ for (id_,) in transaction.rows("handed_out", ids=ids, **whose)}
+        found = [place for place in found if place[1] in moved]
+    transaction.rows("tell_claimed", batch=_attempts(found), **whose)
+    return found
 
 
 def _ids(places: Sequence[Row]) -> str:
@@ -194,7 +214,7 @@ def _attempts(places: Sequence[Row]) -> str:
     """Return for each id the attempt that begins; with the run's id for what is part of one."""
     begun: dict[str, object] = {}
     for place in places:
-        id_, root_id, attempt = place[1], place[2], place[8] + 1
+        id_, root_id, attempt = place[1], place[2], place[8]
         begun[id_] = attempt if root_id == id_ else (root_id, attempt)
     return encode_json(begun)
 
@@ -242,19 +262,19 @@ def _read_places(found: bytes) -> list[Row]:
 
 
 def _claimed(place: Row, worker_id: str, claimed_at: datetime) -> Claimed:
-    """Return what the worker gets: the execution as it was, one attempt and one fence later."""
+    """Return what the worker gets."""
     (
         seq, id_, root_id, fence, task, args, queue, priority, attempt, retries, crashes, suspect,
         serial, follow_ups, due_at, trace,
     ) = place  # fmt: skip
     return Claimed(
-        Lease(id_, fence + 1, worker_id),
+        Lease(id_, fence, worker_id),
         task,
         args,
         queue,
         priority,
         seq,
-        attempt + 1,
+        attempt,
         retries,
         crashes,
         bool(suspect),

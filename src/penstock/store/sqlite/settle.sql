@@ -12,7 +12,7 @@ SET state = 'completed', sub_state = NULL, suspect = 0, fence = task.fence + 1,
         CASE batch.type WHEN 'array' THEN json_extract(batch.value, '$[0]') ELSE batch.value END,
         task.started_at),
     finished_at = :now
-FROM (SELECT key, type, value FROM json_each(:batch) LIMIT -1) AS batch
+FROM json_each(:batch) AS batch
 WHERE task.id = batch.key AND task.fence = :fence AND task.worker_id IS :worker_id;
 
 -- name: tell_completed
@@ -20,8 +20,8 @@ WHERE task.id = batch.key AND task.fence = :fence AND task.worker_id IS :worker_
 INSERT INTO execution_events (root_id, task_execution_id, type, worker_id, at)
 SELECT task.root_id, task.id, step.type, :worker_id,
        CASE step.type WHEN 'task.started' THEN task.started_at ELSE :now END
-FROM json_each(:batch) AS completed
-CROSS JOIN task_executions AS task ON task.id = completed.key
+FROM json_each(:ids) AS completed
+CROSS JOIN task_executions AS task ON task.id = completed.value
 CROSS JOIN (SELECT 'task.started' AS type UNION ALL SELECT 'task.completed') AS step
 WHERE step.type = 'task.completed' OR :with_start;
 

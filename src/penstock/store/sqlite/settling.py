@@ -38,20 +38,20 @@ class _Alike(NamedTuple):
     worker_id: str
     fence: int
     with_start: bool
-    number: int
+    ids: list[str]
     batch: str
 
 
 class Round(NamedTuple):
-    """Outcomes of as many executions, encoded before anybody has to wait for them."""
+    """Outcomes among which no execution comes twice, encoded before anybody waits for them."""
 
-    completed: list[Completed]  # those that enqueue nothing
-    alike: list[_Alike]  # the same; nearly always one
+    alike: list[_Alike]  # completions that enqueue nothing; nearly always one
+    of_runs: list[Completed]  # those of them after which a run goes on
     others: list[Outcome]
 
     @property
-    def concerns_nobody(self) -> bool:
-        return not self.others and all(outcome.run_id is None for outcome in self.completed)
+    def concerns_others(self) -> bool:
+        return bool(self.others or self.of_runs)
 
 
 def prepare(outcomes: Sequence[Outcome]) -> list[Round]:
@@ -103,39 +103,47 @@ def _without_repetition(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcom
 
 
 def _round(outcomes: Sequence[Outcome]) -> Round:
-    completed: list[Completed] = []
+    of_runs: list[Completed] = []
     others: list[Outcome] = []
     alike: dict[tuple[str, int, bool], list[Completed]] = defaultdict(list)
     for outcome in outcomes:
-        if enqueues_nothing(outcome):
-            lease = outcome.lease
-            completed.append(outcome)
-            alike[lease.worker_id, lease.fence, outcome.started_at is not None].append(outcome)
-        else:
+        if not enqueues_nothing(outcome):
             others.append(outcome)
-    return Round(
-        completed,
-        [_Alike(*kind, len(some), encode_completed(some)) for kind, some in alike.items()],
-        others,
-    )
+            continue
+        lease = outcome.lease
+        alike[lease.worker_id, lease.fence, outcome.started_at is not None].append(outcome)
+        if outcome.run_id is not None:
+            of_runs.append(outcome)
+    return Round([_encoded(*kind, some) for kind, some in alike.items()], of_runs, others)
+
+
+def _encoded(
+    worker_id: str,
+    fence: int,
+    with_start: bool,  # noqa: FBT001 - in the order of a key
+    completed: Sequence[Completed],
+) -> _Alike:
+    ids = [outcome.lease.execution_id for outcome in completed]
+    return _Alike(worker_id, fence, with_start, ids, encode_completed(completed))
 
 
 def _settle_round(transaction: Transaction, one: Round) -> Settlement:
     for some in one.alike:
         _settle_completed(transaction, some)
-    run_ids = {outcome.run_id for outcome in one.completed if outcome.run_id is not None}
+    run_ids = {outcome.run_id for outcome in one.of_runs if outcome.run_id is not None}
     if run_ids:
-        _go_on(transaction, run_ids, outputs_of(one.completed))
+        _go_on(transaction, run_ids, outputs_of(one.of_runs))
     return _settle_others(transaction, one.others) if one.others else _ALL_SETTLED
 
 
 def _settle_completed(transaction: Transaction, some: _Alike) -> None:
     """Settle what enqueues nothing; nearly always all of it, so nobody asks which."""
-    whose = {"batch": some.batch, "worker_id": some.worker_id, "now": transaction.now}
-    moved = transaction.count("settle_completed", fence=some.fence, **whose)
-    if moved < some.number:
+    whose = {"worker_id": some.worker_id, "now": transaction.now}
+    moved = transaction.count("settle_completed", batch=some.batch, fence=some.fence, **whose)
+    if moved < len(some.ids):
         raise SomeAreLost
-    transaction.rows("tell_completed", with_start=some.with_start, **whose)
+    ids = encode_json(some.ids)
+    transaction.rows("tell_completed", ids=ids, with_start=some.with_start, **whose)
 
 
 def _settle_others(transaction: Transaction, outcomes: Sequence[Outcome]) -> Settlement:

@@ -269,14 +269,16 @@ class SharedFile:
 
     def read(self, doing: str, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do `work` on one unchanging view of the database."""
+        if self.in_memory:
+            return self.read_one(doing, work)
 
-        def read(connection: sqlite3.Connection) -> T:
+        def on_one_view(connection: sqlite3.Connection) -> T:
             connection.execute("BEGIN")
             result = work(connection)
             connection.execute("COMMIT")
             return result
 
-        return self.read_one(doing, work if self.in_memory else read)
+        return self.read_one(doing, on_one_view)
 
     def read_one(self, doing: str, statement: Callable[[sqlite3.Connection], T]) -> T:
         """The same for a single statement, which by itself needs no BEGIN and no COMMIT.

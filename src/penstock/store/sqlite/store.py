@@ -51,6 +51,7 @@ from penstock.store.decoding import (
     rerun_answer,
 )
 from penstock.store.judging import judge_schema
+from penstock.store.low_water import Lane
 from penstock.store.migrations import Applied, check_compatible, missing
 from penstock.store.on_callers import OnCallers
 from penstock.store.remembering import Remembers
@@ -239,16 +240,21 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
         if limit < 1 or not tasks or not queues:
             return []
         wanted = claiming.Wanted(worker_id, queues, frozenset(tasks), limit, suspects)
-        doing = "look for work"
-        lanes = self._read_one(doing, lambda view: claiming.glance(view, wanted))
-        if lanes is None:
-            lanes = self._read(doing, lambda view: self._scanner.look(view, wanted))
+        lanes = self._lanes(wanted)
         if not lanes:
             return []
         handed_out = self._write_quietly(
             "claim tasks", lambda transaction: claiming.claim(transaction, wanted, lanes)
         )
         return handed_out.claimed()
+
+    def _lanes(self, wanted: claiming.Wanted) -> list[tuple[Lane, int]]:
+        doing = "look for work"
+        if not self._scanner.remembers(wanted.tasks):
+            lanes = self._read_one(doing, lambda view: claiming.glance(view, wanted))
+            if lanes is not None:
+                return lanes
+        return self._read(doing, lambda view: self._scanner.look(view, wanted))
 
     def _start(self, leases: Sequence[Lease], started_at: Sequence[datetime] | None) -> list[Lease]:
         return self._write_quietly(
@@ -264,7 +270,7 @@ class SqliteStore(Steered, Remembers, Attempts, OnCallers):
             settlement = self._write_quietly(doing, lambda it: settling.settle_held(it, outcomes))
         if settlement.gave_back:
             self._scanner.forget()
-        if not all(one.concerns_nobody for one in rounds):
+        if any(one.concerns_others for one in rounds):
             self._file.tell_of_work()
         return settlement.lost
 
