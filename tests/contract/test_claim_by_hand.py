@@ -38,16 +38,13 @@ def test_a_row_written_by_hand_does_not_stop_those_beside_it(
     store.close()
 
 
-@pytest.mark.parametrize("spoilt", ["CAST(x'62ff' AS TEXT)", "'b' || char(0) || 'c'"])
-def test_an_id_that_json_cannot_carry_is_left_where_it_is(
-    sqlite: SqliteDatabase, spoilt: str
-) -> None:
+def test_an_id_that_json_cannot_carry_is_left_where_it_is(sqlite: SqliteDatabase) -> None:
     """Handed out, it would be so for ever: what is written then would find no row."""
     store = sqlite.open()
     worker(store)
     before, middle, after = (enqueue(store) for _ in range(3))
     for table, column in (("task_executions", "id"), ("task_outbox", "task_execution_id")):
-        change = f"UPDATE {table} SET {column} = {spoilt} WHERE {column} = :id"
+        change = f"UPDATE {table} SET {column} = CAST(x'62ff' AS TEXT) WHERE {column} = :id"
         sqlite.query(change, {"id": middle})
 
     assert ids(claim(store)) == [before, after]

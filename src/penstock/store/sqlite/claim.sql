@@ -101,12 +101,13 @@ WHERE id IN (SELECT value FROM json_each(:ids))
   AND state = 'running' AND worker_id = :worker_id AND claimed_at = :now;
 
 -- name: tell_claimed
--- The batch has for each id the attempt; or its run's id and the attempt.
+-- The batch has for each id the attempt; or its run's id and the attempt in an array, which is no
+-- atom.
 INSERT INTO execution_events (root_id, task_execution_id, type, data, worker_id, at)
-SELECT CASE type WHEN 'array' THEN json_extract(value, '$[0]') ELSE key END,
+SELECT CASE WHEN atom IS NULL THEN json_extract(value, '$[0]') ELSE key END,
        key,
        'task.claimed',
-       '{"attempt":' || CASE type WHEN 'array' THEN json_extract(value, '$[1]') ELSE value END || '}',
+       '{"attempt":' || coalesce(atom, json_extract(value, '$[1]')) || '}',
        :worker_id,
        :now
 FROM json_each(:batch);

@@ -1,16 +1,15 @@
 -- name: settle_completed
 -- What `settle` does, for completions of one worker and one fence that enqueue nothing: no rows
 -- come back, but their number. It begins with UPDATE, or Python would not count.
--- The batch has for each id when the task began; or that, its result and its writes.
+-- The batch has for each id when the task began (NULL: that is known); or that, its result and its
+-- writes in an array, which is no atom.
 UPDATE task_executions AS task
 SET state = 'completed', sub_state = NULL, suspect = 0, fence = task.fence + 1,
     settled_fence = task.fence, worker_id = NULL,
-    result = CASE batch.type WHEN 'array' THEN json_extract(batch.value, '$[1]') ELSE 'null' END,
-    writes = CASE batch.type WHEN 'array' THEN json_extract(batch.value, '$[2]') END,
+    result = CASE WHEN batch.atom IS NULL THEN coalesce(json_extract(batch.value, '$[1]'), 'null') ELSE 'null' END,
+    writes = CASE WHEN batch.atom IS NULL THEN json_extract(batch.value, '$[2]') END,
     awaits = NULL,
-    started_at = coalesce(
-        CASE batch.type WHEN 'array' THEN json_extract(batch.value, '$[0]') ELSE batch.value END,
-        task.started_at),
+    started_at = coalesce(batch.atom, json_extract(batch.value, '$[0]'), task.started_at),
     finished_at = :now
 FROM json_each(:batch) AS batch
 WHERE task.id = batch.key AND task.fence = :fence AND task.worker_id IS :worker_id;
