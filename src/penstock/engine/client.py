@@ -117,6 +117,18 @@ class Client:
         holders = {} if all(map(_is_created, created)) else self._holders(created)
         return self._as_executions(requests, created, holders, where)
 
+    def enqueue_one(
+        self, request: Request[Any], *, connection: object = NO_CONNECTION
+    ) -> Execution[Any]:
+        """The same for one, as most are: its caller waits for every line of this."""
+        if connection is not NO_CONNECTION or self._around.get() is not None or self._hooks.listen:
+            (execution,) = self.enqueue([request], connection=connection)
+            return execution
+        (answer,) = self._open_store().create([request.new], notify=request.notify)
+        holder = None if answer.created else self._holders([answer]).get(answer.id)
+        known = holder or _Written(request.new, answer, self._moment())
+        return Execution(known, self, answer.created, request.decode_result)
+
     async def aenqueue(
         self, requests: Sequence[Request[Any]], *, connection: object = NO_CONNECTION
     ) -> list[Execution[Any]]:
@@ -165,7 +177,7 @@ class Client:
         holders: Mapping[str, Snapshot],
         where: object,
     ) -> list[Execution[Any]]:
-        now = time.time() if self.clock is None else self.clock.now()
+        now = self._moment()
         executions: list[Execution[Any]] = [
             Execution(
                 holders.get(answer.id) or _Written(request.new, answer, now),
@@ -181,6 +193,9 @@ class Client:
         if where is not NO_CONNECTION and self.when_written_on is not None:
             self.when_written_on(where, executions)
         return executions
+
+    def _moment(self) -> float | datetime:
+        return time.time() if self.clock is None else self.clock.now()
 
     def start_run(
         self, new: NewRun, *, connection: object = NO_CONNECTION, notify: bool = True

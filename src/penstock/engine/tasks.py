@@ -6,7 +6,7 @@ the function's own parameters without the handle, a plain call takes all of them
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -104,16 +104,15 @@ class _Requests(SaysWhatToCall, Generic[P, T_co]):
         notify = self._enqueue_options.get("notify", True)
         return Request(new, self.signature.decode_result, notify)
 
-    def _enqueue(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Execution[T_co]:
-        request = self._request(self.signature.encode_arguments(tuple(args), dict(kwargs)))
+    def _enqueue(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Execution[T_co]:
+        request = self._request(self.signature.encode_arguments(args, kwargs))
         client = self._home.client_for(self.name)
-        (execution,) = client.enqueue([request], connection=self._connection)
-        return execution
+        return client.enqueue_one(request, connection=self._connection)
 
     async def _aenqueue(
-        self, args: Sequence[object], kwargs: Mapping[str, object]
+        self, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> Execution[T_co]:
-        request = self._request(self.signature.encode_arguments(tuple(args), dict(kwargs)))
+        request = self._request(self.signature.encode_arguments(args, kwargs))
         client = self._home.client_for(self.name)
         (execution,) = await client.aenqueue([request], connection=self._connection)
         return execution
