@@ -108,7 +108,7 @@ def beside_each_other(run: Run, systems: list[System]) -> None:
         order = systems[turn:] + systems[:turn]
         benches = {system.name: run.bench(system) for system in order}
         for row in ROWS:
-            for system in order:
+            for system in order * row.times:
                 if row.needs in system.does:
                     bench = benches[system.name]
                     run.measure(

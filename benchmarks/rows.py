@@ -23,6 +23,7 @@ SETTLING_IN = 2.0  # seconds after which a worker that has nothing to do is idle
 class Row:
     needs: str  # what a system must be able to do
     measure: Callable[[Bench, Sizes], Measured]
+    times: int = 1  # in each round, by turns: more where minutes differ more than systems
 
 
 def enqueue_one(bench: Bench, sizes: Sizes) -> Measured:
@@ -88,7 +89,7 @@ ROWS: tuple[Row, ...] = (
     Row("bulk", enqueue_bulk),
     Row("drain", drain_with_one),
     Row("drain", drain_with_two),
-    Row("latency", idle_latency),
+    Row("latency", idle_latency, times=3),
     Row("runs", workflows),
     Row("fans", fans),
 )
