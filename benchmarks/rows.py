@@ -85,7 +85,7 @@ def fans(bench: Bench, sizes: Sizes) -> Measured:
 
 
 ROWS: tuple[Row, ...] = (
-    Row("one", enqueue_one),
+    Row("one", enqueue_one, times=3),
     Row("bulk", enqueue_bulk),
     Row("drain", drain_with_one),
     Row("drain", drain_with_two),
