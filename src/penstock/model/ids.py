@@ -101,8 +101,8 @@ class IdSource:
             self._counter = counter
             head = self._head
             word = self._random_word() & _LAST_WORD
-        # In one piece, which takes half as long: 12 bits of the counter behind a one that keeps
-        # their zeros, the variant, 14 and 16 bits more, and the random ones.
+        # One number for all, which is faster than a format for each: 12 bits of the counter behind
+        # a one that keeps their zeros, the variant, 14 and 16 bits more, and the random ones.
         high, middle, low = counter >> 30, counter >> 16 & 0x3FFF, counter & 0xFFFF
         digits = hex(1 << 76 | high << 64 | 1 << 63 | middle << 48 | low << 32 | word)
         return f"{head}{digits[3:6]}-{digits[6:10]}-{digits[10:]}"
