@@ -277,7 +277,7 @@ def test_a_worker_is_told_at_once_that_there_is_a_child_to_cancel(
     listener = store.distributor(lambda: [QUEUE])
     listener.wait_for_work(0)  # begins to listen
     store.settle([suspended(parent, end_of_run(child))])
-    assert listener.wait_for_work(10) == WakeUp.WAITING
+    assert listener.wait_for_work(10) == WakeUp(waiting=True)
     assert store.chores().propagations
     store.propagate()
     listener.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.model.wakeups import WakeUp
+from penstock.model.wakeups import ANYTHING, NOTHING
 from penstock.store.sqlite.sharing import SharedFile
 from penstock.store.sqlite.store import SqliteStore
 from penstock.store.sqlite.wakeups import SqliteDistributor
@@ -24,7 +24,7 @@ def listener(store: SqliteStore) -> Iterator[SqliteDistributor]:
 
 
 def hear_all(listener: SqliteDistributor) -> None:
-    while listener.wait_for_work(0.05) is not WakeUp.NOTHING:
+    while listener.wait_for_work(0.05) is not NOTHING:
         pass
 
 
@@ -41,7 +41,7 @@ def test_what_a_worker_writes_does_not_wake_it(
     store.settle([finish(claimed)])
     store.heartbeat(WORKER)
 
-    assert listener.wait_for_work(QUIET) is WakeUp.NOTHING
+    assert listener.wait_for_work(QUIET) is NOTHING
 
 
 def test_an_end_that_others_wait_for_wakes_it(
@@ -55,7 +55,7 @@ def test_an_end_that_others_wait_for_wakes_it(
 
     store.settle([finish(head)])
 
-    assert listener.wait_for_work(QUIET) is WakeUp.ANYTHING
+    assert listener.wait_for_work(QUIET) is ANYTHING
 
 
 def test_what_another_connection_writes_wakes_it(
@@ -67,7 +67,7 @@ def test_what_another_connection_writes_wakes_it(
 
     enqueue(other)
 
-    assert listener.wait_for_work(QUIET) is WakeUp.ANYTHING
+    assert listener.wait_for_work(QUIET) is ANYTHING
     other.close()
 
 
@@ -91,7 +91,7 @@ def test_a_write_that_is_interrupted_after_its_commit_wakes_it(
     with pytest.raises(KeyboardInterrupt):
         store.create([new() for _ in range(how_many)])
 
-    assert listener.wait_for_work(QUIET) is WakeUp.ANYTHING
+    assert listener.wait_for_work(QUIET) is ANYTHING
 
 
 def test_work_of_its_own_process_keeps_it_looking_for_that_of_others(
@@ -103,7 +103,7 @@ def test_work_of_its_own_process_keeps_it_looking_for_that_of_others(
 
     enqueue(store)
 
-    assert listener.wait_for_work(QUIET) is WakeUp.ANYTHING
+    assert listener.wait_for_work(QUIET) is ANYTHING
     assert time.monotonic() - listener._changed_at < 50
 
 
@@ -126,4 +126,4 @@ def test_while_the_writer_is_at_work_a_look_now_and_then_is_worth_its_time(
 
     go.set()
     thread.join(10)
-    assert heard is WakeUp.ANYTHING
+    assert heard is ANYTHING

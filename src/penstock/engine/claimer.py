@@ -218,20 +218,21 @@ class Claimer:
 
     def _most_at_once(self) -> int:
         since = time.monotonic() - LIGHT_FOR
-        return MOST_BESIDE_LIGHT if any(at > since for at in self._light.values()) else MOST_AT_ONCE
+        lately = max(self._light.values(), default=since) > since
+        return MOST_BESIDE_LIGHT if lately else MOST_AT_ONCE
 
     def _note_light(self, claimed: Sequence[Claimed], limit: int) -> None:
         """A claim takes all that a queue has before it goes on to the next one."""
         now = time.monotonic()
-        self._light.update((one.queue, now) for one in claimed)
+        self._light.update([(one.queue, now) for one in claimed])
         if len(claimed) == limit:
             self._light.pop(claimed[-1].queue, None)
 
     def _queues_by_need(self, queues: Sequence[str], stock: Mapping[str, int]) -> list[str]:
         """Those with the least in stock first; equals take turns."""
         self._turn += 1
-        queues = _in_turn(list(queues), self._turn)
-        return sorted(queues, key=lambda queue: stock.get(queue, 0))
+        queues = _in_turn(queues, self._turn)
+        return sorted(queues, key=lambda queue: stock.get(queue, 0)) if stock else queues
 
     def _looks_at_neglected(self, queues: Sequence[str], stock: Mapping[str, int]) -> bool:
         """Whether to claim for queues that have nothing in stock, although it is full.
@@ -282,12 +283,12 @@ class Claimer:
     def _hand_over(self, claimed: Sequence[Claimed], tasks: Mapping[str, AnyTask]) -> None:
         now = time.monotonic()
         attempts = [Attempt(one, tasks[one.task], now) for one in claimed]
-        suspects = [attempt for attempt in attempts if attempt.claimed.suspect]
-        others = [attempt for attempt in attempts if not attempt.claimed.suspect]
-        # Nothing is held before all is known: what a lost reply leaves behind is reconciled.
-        taken = [*self._begun(suspects), *others]
-        self._held.update(attempt.claimed.lease for attempt in taken)
-        self._runner.take(taken)
+        if suspects := [attempt for attempt in attempts if attempt.claimed.suspect]:
+            others = [attempt for attempt in attempts if not attempt.claimed.suspect]
+            # Nothing is held before all is known: what a lost reply leaves behind is reconciled.
+            attempts = [*self._begun(suspects), *others]
+        self._held.update([attempt.claimed.lease for attempt in attempts])
+        self._runner.take(attempts)
 
     def _begun(self, suspects: Sequence[Attempt]) -> Iterator[Attempt]:
         """Those that may begin, and are known to: if one takes the process down, it is charged."""
@@ -318,7 +319,7 @@ class Claimer:
             log.warning("the lease on %s went to another worker", lease.execution_id)
 
 
-def _in_turn(all_of_them: list[T], turn: int) -> list[T]:
+def _in_turn(all_of_them: Sequence[T], turn: int) -> list[T]:
     """The same, but another one comes first each time."""
-    first = turn % max(1, len(all_of_them))
-    return all_of_them[first:] + all_of_them[:first]
+    first = turn % (len(all_of_them) or 1)
+    return [*all_of_them[first:], *all_of_them[:first]]

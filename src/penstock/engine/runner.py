@@ -91,7 +91,7 @@ class Runner:
     def room(self) -> int:
         """How many more tasks may be claimed now."""
         with self._lock:
-            return self.slots.free + self._stock_target - len(self._stock)
+            return self.slots.free + self._stock_target - self._stock.count
 
     @property
     def _stock_target(self) -> int:
@@ -105,9 +105,11 @@ class Runner:
 
     @property
     def stock(self) -> int:
-        return len(self._stock)
+        return self._stock.count
 
     def stock_by_queue(self) -> dict[str, int]:
+        if not self._stock.count:
+            return {}
         with self._lock:
             return self._stock.queues
 
@@ -128,9 +130,11 @@ class Runner:
     @property
     def takes_suspects(self) -> bool:
         """Whether a suspect could begin at once, beside what runs here."""
-        last_chance = any(attempt.on_last_chance for attempt in tuple(self._suspects.values()))
         # What is in stock gets the slots that are free, in the loop's next turn at the latest.
-        return self.slots.free > len(self._stock) and not last_chance
+        if self.slots.free <= self._stock.count:
+            return False
+        suspects = tuple(self._suspects.values())
+        return not suspects or not any(attempt.on_last_chance for attempt in suspects)
 
     # --- beginning --------------------------------------------------------------------
 
@@ -139,7 +143,9 @@ class Runner:
         with self._lock:
             self.taken += len(attempts)
             self._stock.add(attempts)
-            self._suspects |= {one.claimed.lease: one for one in attempts if one.claimed.suspect}
+            for one in attempts:
+                if one.claimed.suspect:
+                    self._suspects[one.claimed.lease] = one
         self._begin_more()
 
     def _begin_more_soon(self) -> None:

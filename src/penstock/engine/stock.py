@@ -19,10 +19,10 @@ class Stock:
     def __init__(self) -> None:
         # In the order of their turns, and never with an empty one.
         self._queues: dict[str, deque[Attempt]] = {}
-        self._count = 0
+        self.count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def __iter__(self) -> Iterator[Attempt]:
         for attempts in self._queues.values():
@@ -39,7 +39,7 @@ class Stock:
             if queue not in self._queues:
                 self._queues[queue] = deque()
             self._queues[queue].append(attempt)
-        self._count += len(attempts)
+        self.count += len(attempts)
 
     def pop(self) -> Attempt:
         """Take the first of the queue whose turn it is, and let the next queue have its turn."""
@@ -50,7 +50,7 @@ class Stock:
             del self._queues[queue]
         elif len(self._queues) > 1:
             self._queues[queue] = self._queues.pop(queue)
-        self._count -= 1
+        self.count -= 1
         return attempt
 
     def take_received_until(self, moment: float) -> list[Attempt]:
@@ -61,9 +61,9 @@ class Stock:
                 taken.append(attempts.popleft())
             if not attempts:
                 del self._queues[queue]
-        self._count -= len(taken)
+        self.count -= len(taken)
         return taken
 
     def clear(self) -> None:
         self._queues.clear()
-        self._count = 0
+        self.count = 0

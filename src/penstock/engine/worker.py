@@ -33,7 +33,6 @@ from penstock.errors import StoreError, StoreUnavailable
 from penstock.model.durations import format_duration
 from penstock.model.executions import Lease
 from penstock.model.ids import new_id
-from penstock.model.wakeups import WakeUp
 from penstock.model.workers import Beat, WorkerInfo
 from penstock.store.contract import Store
 
@@ -206,14 +205,14 @@ class Worker:
             hint = self._distributor.wait_for_work(
                 CANCEL_LOOK_EVERY if self._cancel_hinted else LISTEN_FOR
             )
-            if hint & WakeUp.READY:
+            if hint.ready:
                 self._claimer.look_here()
-            self._cancel_hinted = self._cancel_hinted or bool(hint & WakeUp.CANCEL)
+            self._cancel_hinted = self._cancel_hinted or hint.cancel
             if self._cancel_hinted:
                 self._look_for_cancel_requests()
-            if hint & WakeUp.WAITING:
+            if hint.waiting:
                 self._maintenance.look_soon()
-            elif hint & WakeUp.SCHEDULED:
+            elif hint.scheduled:
                 self._maintenance.wake()
 
     def _look_for_cancel_requests(self) -> None:

@@ -12,6 +12,7 @@ would look for its next task until the lanes are looked up again.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import NamedTuple
 
 RESCAN_EVERY = 0.25
@@ -53,17 +54,11 @@ class LowWater:
         ended = self._monotonic()
         self._thorough_until = ended + max(RESCAN_EVERY, RESCAN_SHARE * (ended - begun))
 
-    def lanes(self, queues: Sequence[str], *, suspects: bool) -> list[tuple[Lane, int]]:
-        """The lanes to scan, in order, each with its mark; suspects first among their equals."""
-        turn = {queue: place for place, queue in enumerate(queues)}
-        usual = {Lane(queue, 0, suspect=False) for queue in turn} if self._marks else set()
-        wanted = sorted(
-            {lane for lane in tuple(self._marks) if lane.queue in turn} | usual,
-            key=lambda lane: (turn[lane.queue], -lane.priority, not lane.suspect),
-        )
-        return [(lane, self._mark(lane)) for lane in wanted if suspects or not lane.suspect]
+    def lanes(self, queues: Sequence[str], *, suspects: bool) -> tuple[Lane, ...]:
+        """The lanes to scan, in order; suspects first among their equals."""
+        return _in_order(tuple(self._marks), tuple(queues), suspects=suspects)
 
-    def _mark(self, lane: Lane) -> int:
+    def mark(self, lane: Lane) -> int:
         return self._marks.get(lane, 0)  # another thread may just have begun anew
 
     def found(self, lane: Lane, first: int) -> None:
@@ -82,6 +77,24 @@ class LowWaterMarks:
         self._by_tasks: dict[frozenset[str], LowWater] = {}
 
     def of(self, tasks: frozenset[str]) -> LowWater:
-        if tasks not in self._by_tasks and len(self._by_tasks) >= self._MOST:
-            self._by_tasks.clear()
-        return self._by_tasks.setdefault(tasks, LowWater())
+        marks = self._by_tasks.get(tasks)
+        if marks is None:
+            if len(self._by_tasks) >= self._MOST:
+                self._by_tasks.clear()
+            marks = self._by_tasks.setdefault(tasks, LowWater())
+        return marks
+
+
+@lru_cache(maxsize=256)  # the same ones, claim after claim
+def _in_order(
+    lanes: tuple[Lane, ...], queues: tuple[str, ...], *, suspects: bool
+) -> tuple[Lane, ...]:
+    turn = {queue: place for place, queue in enumerate(queues)}
+    usual = {Lane(queue, 0, suspect=False) for queue in queues} if lanes else set()
+    wanted = {lane for lane in lanes if lane.queue in turn} | usual
+    return tuple(
+        sorted(
+            (lane for lane in wanted if suspects or not lane.suspect),
+            key=lambda lane: (turn[lane.queue], -lane.priority, not lane.suspect),
+        )
+    )

@@ -14,13 +14,16 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
+from psycopg.pq.abc import PGconn
+from psycopg.rows import RowFactory, tuple_row
 
 from penstock.store.scripts import Row
 
 LOOK_EVERY = 0.5
 LONGEST_ANSWER = 75.0  # the server gives up on a statement before
-MOST_KEPT = 20  # rows
-LONGEST_KEPT = 20_000  # characters of a parameter
+MOST_CURSORS = 4  # kept for the statements that ran last
+MOST_ROWS = 20  # that a kept cursor has got
+LONGEST_TEXT = 20_000  # that it was given
 
 
 class _Watch:
@@ -74,26 +77,31 @@ class WatchedConnection(psycopg.Connection[Row]):
     """A connection that breaks when an answer takes longer than its patience."""
 
     patience: float = LONGEST_ANSWER
-    _answering: psycopg.Cursor[Row] | None = None
+
+    def __init__(self, pgconn: PGconn, row_factory: RowFactory[Row] = tuple_row) -> None:
+        super().__init__(pgconn, row_factory)
+        self._cursors: dict[str, psycopg.Cursor[Row]] = {}  # by statement, the latest last
 
     def answer(self, statement: str, parameters: Mapping[str, object]) -> list[Row]:
         """Run a statement and return its rows.
 
-        With the cursor of the statement before: a new one finds out anew how to pass each type,
-        which takes as long as all the rest that the driver does for a single row. But a cursor
-        keeps what it sent and got until it is used again, so one with much is let go.
+        With the cursor that ran it before: another one finds out anew how to pass each type, which
+        takes as long as all the rest that the driver does for a single row. But a cursor keeps
+        what it sent and got until it is used again, so there are few, and none with much.
         """
-        cursor = self._answering or self.cursor()
-        self._answering = None  # two threads never share a connection; an error may leave anything
+        # Two threads never share a connection; and an error may leave anything in a cursor.
+        cursor = self._cursors.pop(statement, None) or self.cursor()
         cursor.execute(statement, parameters)
         # Not by its description, which is made anew each time it is asked for.
         rows = [] if cursor.rownumber is None else cursor.fetchall()
-        if len(rows) > MOST_KEPT:
+        if len(rows) > MOST_ROWS:
             return rows
         for value in parameters.values():
-            if isinstance(value, str) and len(value) > LONGEST_KEPT:
+            if isinstance(value, str) and len(value) > LONGEST_TEXT:
                 return rows
-        self._answering = cursor
+        if len(self._cursors) == MOST_CURSORS:
+            del self._cursors[next(iter(self._cursors))]
+        self._cursors[statement] = cursor
         return rows
 
     def wait(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the driver has it

@@ -3,6 +3,7 @@
 -- name: inspect_session
 SELECT current_setting('transaction_isolation'),
        current_setting('statement_timeout') <> '0',
+       pg_catalog.pg_jit_available() AND current_setting('server_version_num')::integer < 180000,
        current_setting('autovacuum') = 'on',
        clock_timestamp();
 

@@ -46,10 +46,10 @@ _CREATED = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+)", re.MULTILINE)
 
 
 def inspect(session: Session, *, lease: timedelta) -> Iterator[Finding]:
-    ((isolation, has_deadline, autovacuum, at),) = _at_once(session)
+    ((isolation, has_deadline, compiles, autovacuum, at),) = _at_once(session)
     if is_pooled(session.connection):
         yield ok("pooler", "Connections go through a pooler, so nothing is prepared on them.")
-    yield _judge_session(isolation, has_deadline=has_deadline)
+    yield _judge_session(isolation, has_deadline=has_deadline, compiles=compiles)
     yield judge_clock(at - host_now())
     yield _judge_indexes(session)
     yield _judge_dead_tuples(session, autovacuum=autovacuum)
@@ -69,7 +69,7 @@ def _at_once(session: Session) -> list[tuple[Any, ...]]:
 # --- the server -------------------------------------------------------------------------
 
 
-def _judge_session(isolation: str, *, has_deadline: bool) -> Finding:
+def _judge_session(isolation: str, *, has_deadline: bool, compiles: bool) -> Finding:
     if isolation != "read committed":
         return problem(
             "isolation",
@@ -83,6 +83,14 @@ def _judge_session(isolation: str, *, has_deadline: bool) -> Finding:
             "and plans may read whole tables.",
             remedy="Behind PgBouncer, give the role what is ignored, with ALTER ROLE … SET: "
             "docs/how-to/operate/run-behind-pgbouncer.md lists it.",
+        )
+    if compiles:
+        return warning(
+            "isolation",
+            "The server may compile our statements (jit is on), and does so anew each time: 300 ms "
+            "for a claim.",
+            remedy="Behind PgBouncer: ALTER ROLE … SET jit = off. Otherwise take jit out of the "
+            "`options` in the database URL.",
         )
     return ok("isolation", "Transactions are read committed, and statements have a deadline.")
 

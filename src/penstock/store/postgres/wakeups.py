@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from penstock.errors import StoreError
-from penstock.model.wakeups import WakeUp
+from penstock.model.wakeups import ANYTHING, NOTHING, WakeUp
 from penstock.store.postgres.connecting import KEEPALIVES, Connection, is_pooled
 
 log = logging.getLogger("penstock.worker")
@@ -18,10 +18,10 @@ POLL_EVERY = 0.5  # without LISTEN
 HEARD_WITHIN = 2.0
 DEAF_FOR = 60.0  # a pooler rarely changes its ways
 _HINTS = {
-    "ready": WakeUp.READY,
-    "scheduled": WakeUp.SCHEDULED,
-    "waiting": WakeUp.WAITING,
-    "cancel": WakeUp.CANCEL,
+    "ready": WakeUp(ready=True),
+    "scheduled": WakeUp(scheduled=True),
+    "waiting": WakeUp(waiting=True),
+    "cancel": WakeUp(cancel=True),
 }
 
 
@@ -50,20 +50,21 @@ class PostgresDistributor:
 
     def wait_for_work(self, timeout: float) -> WakeUp:
         if self._connection is None and not self._time_to_look(timeout):
-            return WakeUp.NOTHING
+            return NOTHING
         if self._url is None or time.monotonic() < self._deaf_until:
-            return WakeUp.ANYTHING
+            return ANYTHING
         try:
             if self._connection is None:
                 # Listen first, look afterwards: what committed in between is seen by the look.
                 self._connection = self._listen(self._url)
-                return WakeUp.ANYTHING
-            hint = WakeUp.NOTHING
+                return ANYTHING
+            hint = NOTHING
             for notification in self._connection.notifies(timeout=timeout, stop_after=1):
-                hint |= _HINTS.get(notification.payload, WakeUp.ANYTHING)
+                told = _HINTS.get(notification.payload, ANYTHING)
+                hint = told if hint is NOTHING else hint.and_also(told)
         except (psycopg.Error, StoreError) as error:
             self._lose(error)
-            return WakeUp.ANYTHING
+            return ANYTHING
         return hint
 
     def _time_to_look(self, timeout: float) -> bool:

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 
-from penstock.model.wakeups import WakeUp
+from penstock.model.wakeups import ANYTHING, NOTHING, WakeUp
 from penstock.store.sqlite.sharing import SharedFile
 
 BUSY_LOOK = 0.004
@@ -35,17 +35,17 @@ class SqliteDistributor:
         while True:
             now = time.monotonic()
             if now >= deadline:
-                return WakeUp.NOTHING
+                return NOTHING
             quiet_for = now - self._changed_at
             look = min(max(BUSY_LOOK, SHARE_OF_QUIET * quiet_for), IDLE_LOOK)
             left = deadline - now
             if self._told.wait(left if self._file.in_memory else min(look, left)):
                 self._told.clear()
                 self._changed_at = time.monotonic()
-                return WakeUp.ANYTHING
+                return ANYTHING
             if not self._file.in_memory and self._file_has_changed():
                 self._changed_at = time.monotonic()
-                return WakeUp.ANYTHING
+                return ANYTHING
 
     def close(self) -> None:
         self._file.listeners.discard(self._told)
