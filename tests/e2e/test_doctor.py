@@ -170,6 +170,14 @@ def test_another_isolation_is_a_problem(postgres: CommandLine) -> None:
     assert "serializable" in findings(answer, "problem")["isolation"]
 
 
+def test_a_setting_that_does_not_arrive_is_told(postgres: CommandLine) -> None:
+    answer = replace(postgres, url=f"{postgres.url}?options=-c%20enable_sort%3Don")(
+        "doctor", "--json"
+    )
+    assert answer.status == 0
+    assert "do not arrive" in findings(answer, "warning")["isolation"]
+
+
 @pytest.mark.parametrize(
     ("minutes", "level", "told"),
     [(0.5, "warning", "behind"), (-0.5, "warning", "ahead of"), (5, "problem", "behind")],

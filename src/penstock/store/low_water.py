@@ -56,7 +56,8 @@ class LowWater:
 
     def lanes(self, queues: Sequence[str], *, suspects: bool) -> tuple[Lane, ...]:
         """The lanes to scan, in order; suspects first among their equals."""
-        return _in_order(tuple(self._marks), tuple(queues), suspects=suspects)
+        # By way of a tuple, which is made at once: another thread may find another lane.
+        return _in_order(frozenset(tuple(self._marks)), tuple(queues), suspects=suspects)
 
     def mark(self, lane: Lane) -> int:
         return self._marks.get(lane, 0)  # another thread may just have begun anew
@@ -85,9 +86,9 @@ class LowWaterMarks:
         return marks
 
 
-@lru_cache(maxsize=256)  # the same ones, claim after claim
+@lru_cache(maxsize=32)  # the same ones, claim after claim; there are as many turns as queues
 def _in_order(
-    lanes: tuple[Lane, ...], queues: tuple[str, ...], *, suspects: bool
+    lanes: frozenset[Lane], queues: tuple[str, ...], *, suspects: bool
 ) -> tuple[Lane, ...]:
     turn = {queue: place for place, queue in enumerate(queues)}
     usual = {Lane(queue, 0, suspect=False) for queue in queues} if lanes else set()

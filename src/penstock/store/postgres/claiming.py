@@ -42,7 +42,7 @@ def _scan(session: Session, wanted: Wanted, marks: LowWater) -> list[Claimed]:
     return claimed
 
 
-@lru_cache(maxsize=256)  # the same ones, claim after claim
+@lru_cache(maxsize=32)  # the same ones, claim after claim
 def _until_next_suspect(lanes: Lanes) -> tuple[Lanes, Lanes]:
     """Split before the second lane of suspects: whether it has a turn depends on the first."""
     suspicious = [place for place, lane in enumerate(lanes) if lane.suspect]
@@ -74,7 +74,7 @@ def _claim_lanes(
     return _in_turn(claimed, marks, lanes)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def _arrays(lanes: Lanes) -> tuple[str, str, str]:
     """Queues, priorities, and which ones are suspect."""
     queues, priorities, suspects = zip(*lanes, strict=True)

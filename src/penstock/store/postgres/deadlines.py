@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import psycopg
@@ -23,7 +24,7 @@ LOOK_EVERY = 0.5
 LONGEST_ANSWER = 75.0  # the server gives up on a statement before
 MOST_CURSORS = 4  # kept for the statements that ran last
 MOST_ROWS = 20  # that a kept cursor has got
-LONGEST_TEXT = 20_000  # that it was given
+LONGEST_VALUE = 20_000  # characters of a text, or items, that it was given or has got
 
 
 class _Watch:
@@ -89,20 +90,28 @@ class WatchedConnection(psycopg.Connection[Row]):
         takes as long as all the rest that the driver does for a single row. But a cursor keeps
         what it sent and got until it is used again, so there are few, and none with much.
         """
-        # Two threads never share a connection; and an error may leave anything in a cursor.
-        cursor = self._cursors.pop(statement, None) or self.cursor()
-        cursor.execute(statement, parameters)
-        # Not by its description, which is made anew each time it is asked for.
-        rows = [] if cursor.rownumber is None else cursor.fetchall()
+        cursors = self._cursors  # two threads never share a connection
+        cursor = cursors.pop(statement, None) or self.cursor()
+        try:
+            cursor.execute(statement, parameters)
+            # Not by its description, which is made anew each time it is asked for.
+            rows = [] if cursor.rownumber is None else cursor.fetchall()
+        except BaseException:
+            cursors.clear()  # a connection that is lost goes at once, with all that it holds
+            raise
         if len(rows) > MOST_ROWS:
             return rows
-        for value in parameters.values():
-            if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        for value in chain(parameters.values(), *rows):
+            if isinstance(value, (str, list)) and len(value) > LONGEST_VALUE:
                 return rows
-        if len(self._cursors) == MOST_CURSORS:
-            del self._cursors[next(iter(self._cursors))]
-        self._cursors[statement] = cursor
+        if len(cursors) == MOST_CURSORS:
+            del cursors[next(iter(cursors))]
+        cursors[statement] = cursor
         return rows
+
+    def close(self) -> None:
+        self._cursors.clear()  # they refer to the connection, as it does to them
+        super().close()
 
     def wait(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the driver has it
         """Wait as every connection does, for as long as the patience lasts."""

@@ -2,7 +2,8 @@
 
 -- name: inspect_session
 SELECT current_setting('transaction_isolation'),
-       current_setting('statement_timeout') <> '0',
+       current_setting('statement_timeout') <> '0'
+           AND current_setting('enable_seqscan') = 'off' AND current_setting('enable_sort') = 'off',
        pg_catalog.pg_jit_available() AND current_setting('server_version_num')::integer < 180000,
        current_setting('autovacuum') = 'on',
        clock_timestamp();

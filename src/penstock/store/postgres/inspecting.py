@@ -46,10 +46,10 @@ _CREATED = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+)", re.MULTILINE)
 
 
 def inspect(session: Session, *, lease: timedelta) -> Iterator[Finding]:
-    ((isolation, has_deadline, compiles, autovacuum, at),) = _at_once(session)
+    ((isolation, as_asked, compiles, autovacuum, at),) = _at_once(session)
     if is_pooled(session.connection):
         yield ok("pooler", "Connections go through a pooler, so nothing is prepared on them.")
-    yield _judge_session(isolation, has_deadline=has_deadline, compiles=compiles)
+    yield _judge_session(isolation, as_asked=as_asked, compiles=compiles)
     yield judge_clock(at - host_now())
     yield _judge_indexes(session)
     yield _judge_dead_tuples(session, autovacuum=autovacuum)
@@ -69,17 +69,17 @@ def _at_once(session: Session) -> list[tuple[Any, ...]]:
 # --- the server -------------------------------------------------------------------------
 
 
-def _judge_session(isolation: str, *, has_deadline: bool, compiles: bool) -> Finding:
+def _judge_session(isolation: str, *, as_asked: bool, compiles: bool) -> Finding:
     if isolation != "read committed":
         return problem(
             "isolation",
             f"Transactions are {isolation}: a claim would not see what committed while it waited.",
             remedy="Take default_transaction_isolation out of the `options` in the database URL.",
         )
-    if not has_deadline:
+    if not as_asked:
         return warning(
             "isolation",
-            "The settings that our connections ask for do not arrive: statements have no deadline, "
+            "Settings that our connections ask for do not arrive: statements may have no deadline, "
             "and plans may read whole tables.",
             remedy="Behind PgBouncer, give the role what is ignored, with ALTER ROLE … SET: "
             "docs/how-to/operate/run-behind-pgbouncer.md lists it.",
