@@ -76,6 +76,7 @@ def test_a_second_sigterm_gives_back_everything_at_once(
     process = workers.start(slots=8, grace=60)
     running(app, place, 7)
     process.signal(signal.SIGTERM)
+    wait_until(lambda: process.logged("stopping") == 1)  # two that arrive together are one
     late = tasks.step.enqueue(1)
 
     assert stop(process) < MARGIN
