@@ -6,16 +6,15 @@ Debian's has a compiler for statements too, which the wheel's lacks.
 import os
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from penstock.store.postgres import migrating
-from penstock.store.postgres.connecting import Connection, Connections
-from penstock.store.postgres.inspecting import HOT
-from penstock.store.sql import load_statements
+from penstock.store.postgres.inspecting import HOT, explain_hot
+from penstock.store.postgres.store import PostgresStore
 from tests.e2e.command_line import Answer, CommandLine, run
 from tests.support.postgres import OWN_SERVER, temporary_cluster
 
@@ -61,28 +60,10 @@ def found(answer: Answer, check: str) -> tuple[str, str]:
 
 def compiled(url: str) -> list[str]:
     """Which of the hot statements the server would compile before it runs them, for us."""
-    connections = Connections(url)
-    try:
-        return connections.run("look", _compiled)
-    finally:
-        connections.close()
-
-
-def _compiled(connection: Connection) -> list[str]:
-    statements = load_statements(migrating.PACKAGE, schema="penstock")
-    connection.execute("SET plan_cache_mode = force_generic_plan")
-    names = []
-    for name in HOT:
-        statement = statements[name]
-        nothing = ", ".join(["NULL"] * len(statement.parameters))
-        connection.execute(f"PREPARE {name} AS {statement.dollar}".encode())
-        given = f"({nothing})" if nothing else ""
-        row = connection.execute(f"EXPLAIN (FORMAT JSON) EXECUTE {name}{given}".encode()).fetchone()
-        connection.execute(f"DEALLOCATE {name}".encode())
-        assert row is not None
-        if "JIT" in row[0][0]:
-            names.append(name)
-    return names
+    with closing(PostgresStore(url)) as store:
+        explained = store._run("look", lambda session: list(explain_hot(session)))
+    assert len(explained) == len(HOT)
+    return [name for name, plan in explained if "JIT" in plan]
 
 
 def test_no_hot_statement_is_compiled(on_older: CommandLine) -> None:
@@ -105,7 +86,7 @@ def test_doctor_tells_of_a_compiler_that_the_url_asks_for(compiling: CommandLine
     assert (level, "jit is on" in message) == ("warning", True)
 
 
-def test_a_worker_runs_and_retries_and_verify_agrees(on_older: CommandLine) -> None:
+def test_a_worker_does_its_work_and_verify_agrees(on_older: CommandLine) -> None:
     on_older.open_shop()
     done = [on_older.enqueue("add", f'{{"a":{n},"b":1}}') for n in range(50)]
     broken = on_older.enqueue("break_down", '{"what":"on purpose"}')

@@ -133,8 +133,7 @@ class Runner:
         # What is in stock gets the slots that are free, in the loop's next turn at the latest.
         if self.slots.free <= self._stock.count:
             return False
-        suspects = tuple(self._suspects.values())
-        return not suspects or not any(attempt.on_last_chance for attempt in suspects)
+        return not any(attempt.on_last_chance for attempt in tuple(self._suspects.values()))
 
     # --- beginning --------------------------------------------------------------------
 

@@ -166,7 +166,14 @@ def _judge_indexes(session: Session) -> Finding:
 
 
 def _full_reads(session: Session) -> Iterator[tuple[str, str]]:
-    """Which hot statements read a whole table that grows, by the plan for any values."""
+    """Which hot statements read a whole table that grows."""
+    for name, explained in explain_hot(session):
+        for table in _read_whole(explained["Plan"]):
+            yield name, table
+
+
+def explain_hot(session: Session) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What the server says about each hot statement, by the plan for any values."""
     for name in HOT:
         statement = session.statements[name]
         prepared = f"penstock_doctor_{name}"
@@ -185,8 +192,7 @@ def _full_reads(session: Session) -> Iterator[tuple[str, str]]:
             ).fetchone()
             connection.execute(f"DEALLOCATE {prepared}".encode())
         if row is not None:
-            for table in _read_whole(row[0][0]["Plan"]):
-                yield name, table
+            yield name, row[0][0]
 
 
 def _read_whole(node: Mapping[str, Any]) -> Iterator[str]:
