@@ -26,7 +26,6 @@ from penstock.engine.requests import (
     checked_requests,
     new_execution,
 )
-from penstock.engine.retention import Retention
 from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.tasks import Task
 from penstock.engine.workflow_tasks import PartOfWorkflow, WorkflowTask
@@ -40,7 +39,6 @@ from penstock.model.payloads import decode, encode
 from penstock.rebinding import Rebindable, RunByATest
 from penstock.registry import AnyTask, AnyWorkflow, PlainTask, Registry
 from penstock.running import WorkerChoices, run_in_foreground, worker_options
-from penstock.settings import Settings, load_settings
 from penstock.store.contract import Store
 from penstock.store.opening import open_store
 
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from penstock.engine.worker import Worker
+    from penstock.settings import Settings
 
 P = ParamSpec("P")
 
@@ -123,9 +122,12 @@ class App(Rebindable, Looking):
         self._hooks.add(hooks)
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> "Settings":
         """What is set, by arguments, environment and penstock.toml; read once."""
         if self._settings is None:
+            # Only here: whoever just declares tasks need not wait for what reads them.
+            from penstock.settings import load_settings  # noqa: PLC0415
+
             self._settings = load_settings(arguments=self._arguments)
         return self._settings
 
@@ -420,6 +422,7 @@ class App(Rebindable, Looking):
     def _made_worker(self, choices: WorkerChoices, loop: "AbstractEventLoop | None") -> "Worker":
         self.import_included()
         # Only here: whoever just enqueues need not wait for all that a worker is made of.
+        from penstock.engine.retention import Retention  # noqa: PLC0415
         from penstock.engine.worker import Worker  # noqa: PLC0415
 
         options = worker_options(self.settings.worker, choices)

@@ -4,13 +4,16 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from penstock.engine.client import Client
 from penstock.errors import PenstockError
 from penstock.model.clock import Clock
 from penstock.registry import Registry
-from penstock.settings import Settings
 from penstock.store.contract import Store
+
+if TYPE_CHECKING:
+    from penstock.settings import Settings
 
 
 class RunByATest(PenstockError):
@@ -30,7 +33,7 @@ class Rebindable(ABC):
     _opening: threading.RLock
     _store: Store | None
     _arguments: dict[str, object]
-    _settings: Settings | None
+    _settings: "Settings | None"
     _migrate: bool
     _included: list[Registry]
     _rebound = False

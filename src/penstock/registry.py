@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from types import FrameType, MappingProxyType
 from typing import Any, ParamSpec, cast, overload
+
+from msgspec.structs import replace
 
 from penstock.engine.client import Client
 from penstock.engine.declaring import (

@@ -1,6 +1,5 @@
 """Running a worker: what can be chosen, and how signals stop it."""
 
-import dataclasses
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from penstock.engine.requests import InvalidOption, checked_duration, checked_name
 from penstock.model.durations import Duration, format_duration
-from penstock.settings import WorkerSettings
-from penstock.settings.declared import SHORTEST
+from penstock.model.workers import SHORTEST_REST
 
 if TYPE_CHECKING:
     from penstock.engine.worker import Worker, WorkerOptions
+    from penstock.settings import WorkerSettings
 
 _DURATIONS = ("heartbeat", "lease", "grace", "poll")
 
@@ -34,7 +33,7 @@ class WorkerChoices(TypedDict, total=False):
     metrics: str
 
 
-def worker_options(settings: WorkerSettings, choices: WorkerChoices) -> "WorkerOptions":
+def worker_options(settings: "WorkerSettings", choices: WorkerChoices) -> "WorkerOptions":
     """Combine the settings with what was chosen for one worker; refuse what cannot be."""
     from penstock.engine.worker import WorkerOptions  # noqa: PLC0415 - only workers need it
 
@@ -44,7 +43,7 @@ def worker_options(settings: WorkerSettings, choices: WorkerChoices) -> "WorkerO
         **{name: getattr(settings, name) for name in _DURATIONS},
         **choices,
     }
-    known = {field.name for field in dataclasses.fields(WorkerOptions)}
+    known = frozenset(WorkerOptions.__struct_fields__)
     for name, value in chosen.items():
         if name not in known:
             raise InvalidOption(
@@ -81,12 +80,12 @@ def worker_options(settings: WorkerSettings, choices: WorkerChoices) -> "WorkerO
 
 def _checked_length(name: str, value: Duration) -> timedelta:
     length = checked_duration(name, value)
-    if length < SHORTEST and name != "grace":
+    if length < SHORTEST_REST and name != "grace":
         raise InvalidOption(
             name,
             value,
             because="it would keep the database busy with nothing else",
-            instead=f"Give {format_duration(SHORTEST)} or more",
+            instead=f"Give {format_duration(SHORTEST_REST)} or more",
         )
     return length
 

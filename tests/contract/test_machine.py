@@ -1,7 +1,6 @@
 """Both stores and a small model do the same random things, and nobody can tell them apart."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -17,6 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from msgspec import structs
+from msgspec.structs import replace
 
 from penstock.errors import KeyTaken
 from penstock.model.executions import Claimed, NewExecution

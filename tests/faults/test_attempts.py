@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from penstock import App, AsyncTaskHandle, Execution, GiveUp, RetryAfter, TaskFailed, TaskHandle
-from penstock.engine.attempts import current_execution
+from penstock.engine.current import current_execution
 from penstock.model.events import EventType
 from tests.support.workers import wait_until
 

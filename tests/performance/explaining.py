@@ -1,7 +1,6 @@
 """A PostgreSQL store that has every statement explained, where it runs, before it runs it."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from psycopg import sql
@@ -26,8 +25,7 @@ class Step(NamedTuple):
     blocks: int
 
 
-@dataclass(slots=True)
-class _ExplainingSession(Session):
+class _ExplainingSession(Session, frozen=True):
     explain: Callable[[Connection, str, Mapping[str, object]], None]
 
     def rows(self, name: str, /, **parameters: object) -> list[Row]:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from penstock import App, AsyncTaskHandle, GiveUp, Retry, RetryAfter, TaskHandle
-from penstock.engine.attempts import current_execution
+from penstock.engine.current import current_execution
 from tests.support.workers import RUNS
 
 LOOK_EVERY = 0.02

@@ -1,12 +1,12 @@
 """The rules of `verify`: a healthy execution breaks none, and each corruption breaks its own."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock.model.events import EventType
 from penstock.model.examinations import Examination, Examined, Place

@@ -1,11 +1,11 @@
 """The rules of `verify` about runs: what a graph leads to is right, anything else is found."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock.model.events import EventType, RunEvent
 from penstock.model.examinations import Examination, Examined, RunExamination

@@ -1,12 +1,12 @@
 """From facts to reasons: the same facts, the same sentences."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from penstock.engine.reasons import Code, Reason
 from penstock.engine.why import explain, in_state_since
@@ -60,7 +60,7 @@ def facts(state: State = State.READY, **changes: object) -> Waiting:
     of_snapshot = {name: value for name, value in changes.items() if hasattr(SNAPSHOT, name)}
     rest = {name: value for name, value in changes.items() if name not in of_snapshot}
     snapshot = structs.replace(SNAPSHOT, state=state, **of_snapshot)
-    return replace(FACTS, snapshot=snapshot, **rest)  # type: ignore[arg-type]
+    return replace(FACTS, snapshot=snapshot, **rest)
 
 
 def peer(

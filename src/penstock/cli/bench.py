@@ -1,6 +1,6 @@
 """`penstock bench`: what this database can carry, measured on tables that are gone afterwards."""
 
-import secrets
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -16,7 +16,6 @@ from penstock.cli.shapes import Shape, print_json
 from penstock.cli.tables import Cell, print_line
 from penstock.settings import hide_password
 from penstock.store.opening import sqlite_path
-from penstock.testing.schemas import drop_schema
 
 WHOLE = 100
 
@@ -46,7 +45,7 @@ def _place_of_its_own(database: DatabaseOptions) -> Iterator[tuple[App, str]]:
     """Give an App on empty tables where the user's database is, and where that is."""
     settings = database.settings()
     url = settings.database.url
-    name = f"penstock_bench_{secrets.token_hex(4)}"
+    name = f"penstock_bench_{os.urandom(4).hex()}"
     app = App()
     if url.startswith("sqlite:"):
         path = sqlite_path(url)
@@ -71,6 +70,9 @@ def _place_of_its_own(database: DatabaseOptions) -> Iterator[tuple[App, str]]:
             app.migrate()
             yield app, f"a schema in {hide_password(url)}"
     finally:
+        # Only here: with the test kit comes asyncio, which takes longer than all of `--help`.
+        from penstock.testing.schemas import drop_schema  # noqa: PLC0415
+
         drop_schema(url, name)
 
 

@@ -3,10 +3,10 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import wraps
 
 import click
+import msgspec
 
 from penstock.cli.options import Command, DatabaseOptions, storable
 from penstock.cli.progress import progress
@@ -68,8 +68,7 @@ class StoppedHalfWay(PenstockError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """Which executions, or runs of a workflow, it is for, and how sure its caller is."""
 
     state: State | RunState | None
@@ -177,10 +176,9 @@ def _among(possible: Sequence[State] | Sequence[RunState], state: str) -> State 
     )
 
 
-@dataclass(slots=True)
-class _Tally:
-    answers: Counter[str] = field(default_factory=Counter)
-    refused: list[KeyTaken] = field(default_factory=list)
+class _Tally(msgspec.Struct):
+    answers: Counter[str] = msgspec.field(default_factory=Counter)
+    refused: list[KeyTaken] = msgspec.field(default_factory=list)
 
     @property
     def done(self) -> int:

@@ -1,10 +1,8 @@
 """`penstock demo`: what it does, in a few seconds, on a SQLite file that is gone afterwards."""
 
-import shutil
 import signal
 import sqlite3
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -46,7 +44,10 @@ def demo(*, keep: bool) -> None:
 
 @contextmanager
 def _shop(*, keep: bool) -> Iterator[Shop]:
-    from penstock.cli.demo_tasks import app  # noqa: PLC0415 - only the demo needs a shop
+    import shutil  # noqa: PLC0415 - only the demo needs these
+    import tempfile  # noqa: PLC0415
+
+    from penstock.cli.demo_tasks import app  # noqa: PLC0415
 
     shop = Shop(Path(tempfile.mkdtemp(prefix="penstock-demo-")), app)
     finished = False

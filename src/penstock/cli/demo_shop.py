@@ -6,9 +6,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
 
 from penstock.app import App
 from penstock.cli.supervising import Process, start_worker_process
@@ -47,13 +48,12 @@ class DemoStalled(PenstockError):
         super().__init__(problem + last)
 
 
-@dataclass(slots=True)
-class Shop:
+class Shop(msgspec.Struct):
     """The file, the App on it, and the worker processes."""
 
     directory: Path
     app: App
-    workers: list[Process] = field(default_factory=list)
+    workers: list[Process] = msgspec.field(default_factory=list)
 
     @property
     def path(self) -> Path:
@@ -114,8 +114,7 @@ class Shop:
         self.app.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Killed:
+class Killed(msgspec.Struct, frozen=True):
     """A worker that was killed, and what it was running."""
 
     pid: int

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from penstock.cli.tables import printable
-from penstock.engine.attempts import current_execution
+from penstock.engine.current import current_execution
 
 LogFormat = Literal["text", "json"]
 

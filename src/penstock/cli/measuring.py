@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from statistics import quantiles
+
+import msgspec
 
 from penstock.app import App
 from penstock.errors import PenstockError
@@ -34,8 +35,7 @@ class NotFinished(PenstockError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(msgspec.Struct, frozen=True):
     """What was found; durations are in seconds."""
 
     one_per_second: float

@@ -4,12 +4,12 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from penstock.app import App
 from penstock.engine.requests import checked_text
@@ -123,8 +123,7 @@ class NoDatabaseNamed(StoreError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseOptions:
+class DatabaseOptions(msgspec.Struct, frozen=True):
     """The database as the command line names it; None leaves it to the settings."""
 
     url: str | None = None

@@ -6,7 +6,6 @@ itself knows, so it is asked; from another machine that may not be possible, and
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from http.client import HTTPConnection, HTTPException
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -87,6 +86,9 @@ def scraped_lately(peer: Peer) -> Scraped:
 
 
 def _ask(peer: Peer) -> _Probe | None:
+    # With it comes all that reads e-mail.
+    from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - only when used
+
     try:
         address = urlsplit(peer.info.metrics or "")
         if address.scheme != "http" or address.hostname is None:

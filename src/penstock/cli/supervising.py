@@ -8,9 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+import msgspec
 
 log = logging.getLogger("penstock.worker")
 
@@ -50,8 +51,7 @@ def start_worker_process(
             output.close()
 
 
-@dataclass(slots=True)
-class _Post:
+class _Post(msgspec.Struct):
     """A place for one worker process: someone is there, or will be, or is no longer needed."""
 
     process: Process | None = None

@@ -8,12 +8,12 @@ import os
 import sys
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,8 +35,7 @@ STATE_STYLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """A text and how it looks on a terminal."""
 
     text: str

@@ -1,9 +1,9 @@
 """verify: every execution against its history, on a system that goes on working."""
 
 import sys
-from dataclasses import dataclass, field
 
 import click
+import msgspec
 
 from penstock.cli.options import DatabaseOptions, database_options, json_option
 from penstock.cli.progress import progress
@@ -17,8 +17,7 @@ from penstock.store.contract import Store
 DEFAULT_LIMIT = 1000
 
 
-@dataclass
-class _Tally:
+class _Tally(msgspec.Struct):
     """What has been verified so far, and what was found."""
 
     limit: int
@@ -26,7 +25,7 @@ class _Tally:
     remains: int = 0
     events: int = 0
     runs: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Finding] = msgspec.field(default_factory=list)
     complete: bool = False
 
     def add(self, stretch: Verified) -> None:

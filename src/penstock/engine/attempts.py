@@ -4,7 +4,6 @@ The three ways to run (on the loop, on a thread, in a process) differ only in th
 """
 
 import asyncio
-import contextvars
 import logging
 import random
 import threading
@@ -39,11 +38,6 @@ from penstock.model.outcomes import (
 log = logging.getLogger("penstock.worker")
 
 AnyTask = DeclaredTask[..., Any]
-
-current_execution: contextvars.ContextVar[str | None] = contextvars.ContextVar(
-    "penstock_execution", default=None
-)
-
 
 # Without a handle nobody waits, and an event for each attempt would cost a tenth of its time.
 _UNHEARD = threading.Event()

@@ -1,7 +1,8 @@
 """A workflow as it is stored with each of its runs, made from its tasks as they are declared."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from penstock.engine.fingerprints import fingerprint
 from penstock.engine.inputs import Inputs
@@ -12,8 +13,7 @@ from penstock.model.graph import ForEach, Graph, Node, encode_graph
 from penstock.model.ids import MOST_TASKS
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(msgspec.Struct, frozen=True):
     """The workflow as it is stored with a run, made once for as long as nothing is declared."""
 
     graph: Graph

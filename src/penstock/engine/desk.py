@@ -3,9 +3,10 @@
 import asyncio
 import time
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
+
+import msgspec
 
 from penstock.engine.attempts import AnyTask, Attempt
 from penstock.engine.deferrals import Interrupted
@@ -40,8 +41,7 @@ class CompletionOpen(PenstockError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptDesk:
+class AttemptDesk(msgspec.Struct, frozen=True):
     """One attempt's access to the worker that runs it."""
 
     attempt: Attempt
@@ -203,8 +203,7 @@ def _tell(loop: asyncio.AbstractEventLoop, answered: asyncio.Event) -> None:
     loop.call_soon_threadsafe(answered.set)
 
 
-@dataclass(slots=True)
-class ChildDesk:
+class ChildDesk(msgspec.Struct):
     """The same for a task in a process of its own: it has no slot to give back."""
 
     claimed: Claimed
@@ -213,7 +212,7 @@ class ChildDesk:
     cancelled: bool = False  # a child is not asked: it is ended
     lease_lost: bool = False
     ending: bool = False
-    begun_at: float = field(default_factory=time.monotonic)
+    begun_at: float = msgspec.field(default_factory=time.monotonic)
 
     @property
     def store(self) -> Store:

@@ -10,11 +10,13 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from inspect import Parameter
 from types import ModuleType
 from typing import Any, get_args
+
+import msgspec
+from msgspec.structs import replace
 
 from penstock.engine.conversion import closure_of
 from penstock.errors import PenstockError
@@ -44,8 +46,7 @@ class InvalidTask(PenstockError, TypeError):
         return f"{self.task!r} cannot be a task: {self.reason}. {self.next_step}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskShape:
+class TaskShape(msgspec.Struct, frozen=True, kw_only=True):
     """How a task function is called; `parameters` are those that the caller fills."""
 
     colour: Colour

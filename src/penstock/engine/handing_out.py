@@ -2,10 +2,11 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
 from functools import cached_property
+
+import msgspec
 
 from penstock.engine.reasons import Code, Reason
 from penstock.model.telling import count, listed, moment, span
@@ -13,8 +14,7 @@ from penstock.model.waiting import Load, Waiting
 from penstock.model.workers import Peer
 
 
-@dataclass(frozen=True)
-class _Workers:
+class _Workers(msgspec.Struct, frozen=True, dict=True):
     """The workers as one execution sees them: who lives, and who could take it."""
 
     facts: Waiting

@@ -11,12 +11,15 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any
 
-from penstock.engine.attempts import AnyTask, current_execution
+import msgspec
+from msgspec.structs import replace
+
+from penstock.engine.attempts import AnyTask
+from penstock.engine.current import current_execution
 from penstock.engine.desk import ChildDesk
 from penstock.engine.failures import message_of, stored_error
 from penstock.engine.handle import TaskHandle
@@ -38,8 +41,7 @@ class ChildDied(PenstockError):
         super().__init__(f"The process that ran {task!r} {how} before the task had returned.")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What a child says: a result as JSON text, or an error."""
 
     result: str = "null"

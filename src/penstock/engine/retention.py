@@ -9,9 +9,10 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
+
+import msgspec
 
 from penstock.errors import StoreError
 from penstock.model.durations import format_duration
@@ -27,8 +28,7 @@ BATCH = 500  # rows: a few milliseconds, so that nobody waits long for what it l
 REST = 2.0  # as many times as a batch took: two thirds of the time are left to the tasks alone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """How long what has ended is kept; failed executions and their events stay."""
 
     executions: timedelta

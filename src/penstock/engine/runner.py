@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
-from penstock.engine.attempts import Attempt, CompletionUndone, TimedOut, current_execution
+from penstock.engine.attempts import Attempt, CompletionUndone, TimedOut
+from penstock.engine.current import current_execution
 from penstock.engine.deadlines import Deadlines
 from penstock.engine.desk import AttemptDesk
 from penstock.engine.forks import current_pid

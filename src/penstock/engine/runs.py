@@ -1,7 +1,6 @@
 """One run of a workflow, as a user sees it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, Self, TypeVar, overload
@@ -46,8 +45,7 @@ class RunReads(Reads, Protocol):
     def rerun_run(self, run_id: str, tasks: Sequence[str] | None = None) -> RunAnswer: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(msgspec.Struct, frozen=True):
     """What this process knows of the code behind a run; None where it does not know it."""
 
     task: Callable[[str], DeclaredTask[..., Any] | None]

@@ -10,9 +10,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
+
+import msgspec
 
 from penstock.engine.hooks import NOBODY, HookSet
 from penstock.engine.outages import Outage
@@ -34,16 +35,14 @@ STEP_PATIENCE = 300.0  # a step that is refused has been taken, and will be take
 LONGEST_TELLING = 5.0  # an outage may keep a start back; who waits for it goes on then
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(msgspec.Struct, frozen=True):
     lease: Lease
     sub_state: SubState
     reason: str | None
     written: "Future[bool]"
 
 
-@dataclass(slots=True, eq=False)
-class _Doubt:
+class _Doubt(msgspec.Struct, eq=False):
     """An end that the handler's own transaction decides."""
 
     lease: Lease
@@ -56,11 +55,10 @@ class _Doubt:
         self.pause = min(2 * self.pause, LAST_LOOK)
 
 
-@dataclass(frozen=True, slots=True)
-class _Remembered:
+class _Remembered(msgspec.Struct, frozen=True):
     step: StepDone
     written: "Future[bool]"
-    since: float = field(default_factory=time.monotonic)
+    since: float = msgspec.field(default_factory=time.monotonic)
 
 
 class Settler:

@@ -8,7 +8,6 @@ one, to name the culprit.
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from inspect import Parameter
@@ -51,8 +50,7 @@ _members: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(
 Call = tuple[tuple[object, ...], dict[str, Any], Context | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Types:
+class _Types(msgspec.Struct, frozen=True):
     """The annotations, looked up; `at_once` is None where names are not those of a Struct."""
 
     parameters: Mapping[str, Converter]

@@ -11,7 +11,6 @@ asking, so a task that has waited is never overtaken for ever.
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -93,8 +92,7 @@ class SlotToken(msgspec.Struct, eq=False):
         return True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Place:
+class _Place(msgspec.Struct, frozen=True, eq=False):
     """Where a token stands in the line; who leaves it and asks again stands at its end."""
 
     token: SlotToken

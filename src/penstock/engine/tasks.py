@@ -7,10 +7,11 @@ the function's own parameters without the handle, a plain call takes all of them
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 from uuid import UUID
+
+import msgspec
 
 from penstock.engine.awaiting import in_thread
 from penstock.engine.client import NO_CONNECTION, Client
@@ -34,8 +35,7 @@ Executor = Literal["thread", "process", "loop"]
 HANDLES: Mapping[type, Colour] = {TaskHandle: Colour.SYNC, AsyncTaskHandle: Colour.ASYNC}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOptions:
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a task declares about all of its executions."""
 
     queue: str = DEFAULT_QUEUE

@@ -1,9 +1,10 @@
 """Why a run of a workflow stands where it stands, and what a task of it waits for."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import assert_never
+
+import msgspec
 
 from penstock.engine.conditions import told
 from penstock.engine.reasons import Code, Reason
@@ -19,8 +20,7 @@ from penstock.model.waiting import Waiting
 _UNDER_WAY = (State.RUNNING, State.SCHEDULED, State.READY)
 
 
-@dataclass(frozen=True)
-class RunFacts:
+class RunFacts(msgspec.Struct, frozen=True, dict=True):
     """A run and its tasks, in the order of its graph."""
 
     run: RunSnapshot

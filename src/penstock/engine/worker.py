@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
+
+import msgspec
 
 from penstock.engine.attempts import AnyTask
 from penstock.engine.awaiting import working_loops
@@ -46,8 +47,7 @@ IDLE_LOOK_EVERY = 0.002
 CANCEL_LOOK_EVERY = 0.1  # where every change of the file is a hint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker works; the defaults are those of the settings."""
 
     slots: int = 10

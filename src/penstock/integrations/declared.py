@@ -7,9 +7,10 @@ page up to date.
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 BEGIN = "<!-- begin: written from the declaration of the metrics -->"
 END = "<!-- end: written from the declaration of the metrics -->"
@@ -20,8 +21,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True):
     """One metric: a counter's name ends in `_total` where it is exposed."""
 
     name: str

@@ -1,8 +1,9 @@
 """What `verify` looks at: a stretch of the tables, as it was at one moment."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from penstock.model.graph import Graph
 from penstock.model.retelling import Retelling, RunRetelling
@@ -18,8 +19,7 @@ class Place(NamedTuple):
     task: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examination:
+class Examination(msgspec.Struct, frozen=True, kw_only=True):
     """One execution: its row as it is stored, its places in the outbox, its history told again."""
 
     id: str
@@ -43,13 +43,12 @@ class Examination:
     will_be_released: bool  # somebody has left word that its serial goes on
     twin: str | None  # another live execution with its key
     places: Sequence[Place] = ()
-    told: Retelling = field(default_factory=Retelling)
+    told: Retelling = msgspec.field(default_factory=Retelling)
     run_id: str | None = None  # the run that it is a task of, as its id says
     awaits: str | None = None  # what it waits for since it has begun: "signal:…", "elements:3"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunExamination:
+class RunExamination(msgspec.Struct, frozen=True, kw_only=True):
     """One run: its row as it is stored, the tasks behind its id, its own events told again."""
 
     id: str
@@ -61,13 +60,14 @@ class RunExamination:
     will_go_on: bool  # somebody has left word that it has to be looked at
     parent_cancelled: bool  # the task that started it ended so
     tasks: Sequence[Examination] = ()  # in the order of their ids, and so of the graph
-    elements: Mapping[int, Sequence[Examination]] = field(default_factory=dict)  # by place
-    verdicts: Mapping[int, bool] = field(default_factory=dict)  # of rules about values, by place
-    told: RunRetelling = field(default_factory=RunRetelling)
+    elements: Mapping[int, Sequence[Examination]] = msgspec.field(default_factory=dict)  # by place
+    verdicts: Mapping[int, bool] = msgspec.field(
+        default_factory=dict
+    )  # of rules about values, by place
+    told: RunRetelling = msgspec.field(default_factory=RunRetelling)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
     """All that there is between two ids, at one moment."""
 
     executions: Sequence[Examination]
@@ -77,5 +77,5 @@ class Examined:
     until: str  # the last id of the stretch
     next: str | None  # where the next stretch begins; None: this was the last
     runs: Sequence[RunExamination] = ()  # each with all of its tasks
-    remains_of_runs: Mapping[str, RunRetelling] = field(default_factory=dict)
+    remains_of_runs: Mapping[str, RunRetelling] = msgspec.field(default_factory=dict)
     schema: str = ""  # what stands before the names of the tables, if anything does

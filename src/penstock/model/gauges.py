@@ -1,13 +1,13 @@
 """What monitoring watches of a database."""
 
-from dataclasses import dataclass
 from datetime import timedelta
+
+import msgspec
 
 from penstock.model.waiting import QueueDepth
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gauges:
+class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     """How much live and failed work there is, and who is there to do it."""
 
     queues: tuple[QueueDepth, ...]  # those that have ready executions

@@ -1,7 +1,8 @@
 """What a look at a running system finds: what is well, what may become a problem, what is one."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 UNREADABLE = "work"
 """The check that fails when what waits and what is old cannot be asked for."""
@@ -15,8 +16,7 @@ class Level(StrEnum):
     PROBLEM = "problem"  # tasks are late, or lost from sight, until somebody does something
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """The answer to one check, and what to do about it; nothing when all is well."""
 
     check: str

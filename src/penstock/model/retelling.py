@@ -4,7 +4,6 @@ Only the outcome is kept, never the events: a history may be as long as it likes
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -80,8 +79,7 @@ _LEADS_TO: Mapping[EventType, State] = {event: state for (_, event), state in TR
 _BY_OBSERVERS = frozenset({EventType.RECOVERED, EventType.ABANDONED})
 
 
-@dataclass(slots=True)
-class Retelling:
+class Retelling(msgspec.Struct):
     """What the events so far add up to.
 
     After a fault the state goes on from where the event leads; the counters mean little then.
@@ -98,7 +96,7 @@ class Retelling:
     owner: str | None = None  # the worker that claimed it last
     started: bool = False
     deferred: bool = False
-    faults: dict[Wrong, str] = field(default_factory=dict)  # the first of each kind
+    faults: dict[Wrong, str] = msgspec.field(default_factory=dict)  # the first of each kind
 
     def add(self, type_: str, worker_id: str | None = None, data: str | None = None) -> None:
         """Tell the next event."""
@@ -251,15 +249,14 @@ _RUN_LEADS_TO: Mapping[RunEvent, RunState] = {
 }
 
 
-@dataclass(slots=True)
-class RunRetelling:
+class RunRetelling(msgspec.Struct):
     """What a run's own events add up to, without those of its tasks."""
 
     state: RunState | None = None
     events: int = 0
     whole: bool = True  # False: retention removed what was before the rerun that it begins with
     seen_to: bool = False  # somebody has asked it to stop, or given it a new life
-    faults: dict[Wrong, str] = field(default_factory=dict)  # the first of each kind
+    faults: dict[Wrong, str] = msgspec.field(default_factory=dict)  # the first of each kind
 
     def add(self, type_: str) -> None:
         """Tell the next event."""

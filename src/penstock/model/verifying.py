@@ -1,8 +1,9 @@
 """What must be true of every execution at every moment, and what to do where it is not."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from penstock.model.examinations import Examination, Examined, Place
 from penstock.model.ids import run_of
@@ -16,8 +17,7 @@ REMOVABLE = FINAL - {State.FAILED}
 """What retention takes away by itself; failed executions stay until someone decides."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One broken promise."""
 
     code: Wrong

@@ -1,9 +1,10 @@
 """Why an execution is where it is: the facts that the claim looks at, at one moment."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
+
+import msgspec
 
 from penstock.model.events import Event
 from penstock.model.executions import Snapshot
@@ -50,8 +51,7 @@ class ReadyTask(NamedTuple):
     ready: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """One execution with all that decides when it runs, in one unchanging view."""
 
     at: datetime  # by the database's clock

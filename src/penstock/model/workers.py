@@ -1,13 +1,16 @@
 """Who works, and what others can see of it."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import msgspec
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerInfo:
+# A shorter beat or poll would keep the database busy with nothing else.
+SHORTEST_REST = timedelta(milliseconds=10)
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker tells the others about itself when it starts."""
 
     id: str
@@ -28,8 +31,7 @@ class Beat(NamedTuple):
     beat: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """Another worker as the database shows it."""
 
     info: WorkerInfo
@@ -42,10 +44,9 @@ class Peer:
         return Beat(self.info.id, self.beat)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pulse:
+class Pulse(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a heartbeat."""
 
     alive: bool  # False: declared dead meanwhile; everything it held is lost
     cancel_requested: tuple[str, ...] = ()  # executions it runs that should stop
-    peers: tuple[Peer, ...] = field(default_factory=tuple)
+    peers: tuple[Peer, ...] = ()

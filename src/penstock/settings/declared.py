@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Annotated, Any, get_type_hints
 
+from penstock.model.workers import SHORTEST_REST
 from penstock.settings.kinds import (
     Address,
     Kind,
@@ -25,9 +26,6 @@ PREFIX = "PENSTOCK_"
 
 # Long enough for any program, short enough that date arithmetic cannot overflow.
 A_CENTURY_IN_DAYS = 36_500
-
-# A shorter beat or poll would keep the database busy with nothing else.
-SHORTEST = timedelta(milliseconds=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +95,12 @@ class WorkerSettings:
     ] = ()
     heartbeat: Annotated[
         timedelta,
-        About(Length(SHORTEST), "How often a worker says that it is alive."),
+        About(Length(SHORTEST_REST), "How often a worker says that it is alive."),
     ] = timedelta(seconds=3)
     lease: Annotated[
         timedelta,
         About(
-            Length(SHORTEST),
+            Length(SHORTEST_REST),
             "How long a worker may be silent before its tasks are recovered. At least two "
             "heartbeats.",
         ),
@@ -118,7 +116,7 @@ class WorkerSettings:
     poll: Annotated[
         timedelta,
         About(
-            Length(SHORTEST),
+            Length(SHORTEST_REST),
             "How often a worker looks for work that no wake-up told it of: a safety net. Where "
             "LISTEN is not possible it looks every 500 ms instead, and says so.",
         ),

@@ -3,10 +3,11 @@
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
+
+import msgspec
 
 from penstock.errors import SchemaAhead, SchemaBehind, SchemaChanged, SchemaMissing
 
@@ -14,8 +15,7 @@ _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 _MIN_COMPATIBLE = re.compile(r"^-- min_compatible: (\d+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     """One step of the schema. It only adds, so that workers of the version before go on."""
 
     version: int

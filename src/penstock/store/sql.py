@@ -7,9 +7,10 @@ here: the real schema, and the parameter style of the driver.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
+
+import msgspec
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
@@ -17,8 +18,7 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")  # not the second colon of a 
 _SCHEMA = re.compile(r"\bpenstock\.(?=[a-z])|(?<=SCHEMA IF NOT EXISTS )penstock\b")
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(msgspec.Struct, frozen=True, dict=True):
     """One named statement, ready for any driver."""
 
     name: str

@@ -12,7 +12,8 @@ from concurrent.futures import Future
 from datetime import datetime, timedelta
 from typing import Any
 
-from penstock.engine.attempts import Attempt, CompletionUndone, TimedOut, current_execution
+from penstock.engine.attempts import Attempt, CompletionUndone, TimedOut
+from penstock.engine.current import current_execution
 from penstock.engine.deferrals import Interrupted
 from penstock.engine.desk import CompletionOpen
 from penstock.engine.handle import NoDeferralHere

@@ -1,8 +1,9 @@
 """Retention on SQLite: what has ended long ago is found without the write lock, then removed."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
+
+import msgspec
 
 from penstock.store.batches import encode_strings
 from penstock.store.decoding import LOWEST_ID
@@ -10,8 +11,7 @@ from penstock.store.ranges import behind, encode_ranges
 from penstock.store.sqlite.transaction import Transaction
 
 
-@dataclass(frozen=True, slots=True)
-class Old:
+class Old(msgspec.Struct, frozen=True):
     """How old is old enough, and which part of it to look at."""
 
     older_than: timedelta
