@@ -139,7 +139,7 @@ def test_an_import_leaves_out_what_only_workers_need() -> None:
 
 
 def test_an_import_makes_no_class_by_generating_code() -> None:
-    """A dataclass takes forty times as long to declare as a Struct: they add up to a third."""
+    """A dataclass takes forty times as long to declare as a Struct, and there were 33 of them."""
     count = (
         "import penstock, sys; from dataclasses import is_dataclass; "
         "kinds = {kind for name, module in sys.modules.items() if name.startswith('penstock') "
@@ -147,8 +147,8 @@ def test_an_import_makes_no_class_by_generating_code() -> None:
         "print(*sorted(kind.__name__ for kind in kinds))"
     )
     told = subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True)
-    # Its initialiser takes something else than what it keeps, which no Struct can.
-    assert told.stdout.split() == ["Retry"]
+    # Many libraries make JSON of the first; what the second is made from is not what it keeps.
+    assert told.stdout.split() == ["Event", "Retry"]
 
 
 def test_help_appears_without_what_only_single_commands_need() -> None:

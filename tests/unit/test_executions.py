@@ -4,14 +4,16 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from pydantic import TypeAdapter
 
 from penstock import (
     App,
+    Event,
     Execution,
     ExecutionNotFound,
     Run,
@@ -93,6 +95,15 @@ def test_the_history_tells_all_in_order(app: App, send: Task[[int], Receipt]) ->
     ]  # fmt: skip
     assert [event.worker_id for event in history] == [None, None, WORKER, WORKER]
     assert sorted(event.at for event in history) == [event.at for event in history]
+
+
+def test_a_history_can_be_the_answer_of_an_endpoint(app: App, send: Task[[int], Receipt]) -> None:
+    """Web frameworks make JSON of dataclasses, by their own means or by pydantic's."""
+    history = send.enqueue(42).history()
+    first = asdict(history[0])
+    assert (first["seq"], first["type"]) == (history[0].seq, "task.created")
+    adapter = TypeAdapter(list[Event])
+    assert adapter.validate_json(adapter.dump_json(history)) == history
 
 
 def test_an_execution_is_found_by_its_id_in_every_form(

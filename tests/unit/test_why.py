@@ -1,5 +1,6 @@
 """From facts to reasons: the same facts, the same sentences."""
 
+import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -405,7 +406,7 @@ def test_every_state_has_a_reason(state: State) -> None:
 
 
 def test_a_state_begins_with_the_event_that_led_to_it() -> None:
-    claimed = replace(event(EventType.CLAIMED), at=NOW - 2 * MINUTE)
+    claimed = dataclasses.replace(event(EventType.CLAIMED), at=NOW - 2 * MINUTE)
     within = event(EventType.STARTED), event(EventType.CANCEL_REQUESTED)
     known = facts(State.RUNNING, history=(claimed, *within))
     assert in_state_since(known) == NOW - 2 * MINUTE

@@ -62,6 +62,10 @@ def _place_of_its_own(database: DatabaseOptions) -> Iterator[tuple[App, str]]:
             for left in file.parent.glob(f"{file.name}*"):
                 left.unlink()
         return
+    # Only here, since asyncio comes with it; and not at the end, where an interruption would leave
+    # the schema behind.
+    from penstock.testing.schemas import drop_schema  # noqa: PLC0415
+
     with database.opened_to_migrate():
         pass  # says what is wrong with the URL, if anything is
     app.configure(database=url, schema=name)
@@ -70,9 +74,6 @@ def _place_of_its_own(database: DatabaseOptions) -> Iterator[tuple[App, str]]:
             app.migrate()
             yield app, f"a schema in {hide_password(url)}"
     finally:
-        # Only here: with the test kit comes asyncio, which takes longer than all of `--help`.
-        from penstock.testing.schemas import drop_schema  # noqa: PLC0415
-
         drop_schema(url, name)
 
 

@@ -1,5 +1,6 @@
 """`penstock demo`: what it does, in a few seconds, on a SQLite file that is gone afterwards."""
 
+import shutil
 import signal
 import sqlite3
 import sys
@@ -44,8 +45,7 @@ def demo(*, keep: bool) -> None:
 
 @contextmanager
 def _shop(*, keep: bool) -> Iterator[Shop]:
-    import shutil  # noqa: PLC0415 - only the demo needs these
-    import tempfile  # noqa: PLC0415
+    import tempfile  # noqa: PLC0415 - only the demo needs these
 
     from penstock.cli.demo_tasks import app  # noqa: PLC0415
 

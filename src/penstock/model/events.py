@@ -1,10 +1,9 @@
 """What can happen to an execution, and how its history is told."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-
-import msgspec
 
 
 class EventType(StrEnum):
@@ -44,12 +43,16 @@ class RunEvent(StrEnum):
     RERUN = "workflow.rerun"
 
 
-class Event(msgspec.Struct, frozen=True):
-    """One entry of a history; entries are only ever added, in the order of `seq`."""
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of a history; entries are only ever added, in the order of `seq`.
+
+    A dataclass, so that web frameworks and other libraries know how to make JSON of it.
+    """
 
     seq: int
     type: str
     at: datetime
     worker_id: str | None = None
-    data: Mapping[str, object] = msgspec.field(default_factory=dict)
+    data: Mapping[str, object] = field(default_factory=dict)
     execution_id: str | None = None  # the task's; None for what happened to a run as a whole

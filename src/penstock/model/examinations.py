@@ -61,9 +61,8 @@ class RunExamination(msgspec.Struct, frozen=True, kw_only=True):
     parent_cancelled: bool  # the task that started it ended so
     tasks: Sequence[Examination] = ()  # in the order of their ids, and so of the graph
     elements: Mapping[int, Sequence[Examination]] = msgspec.field(default_factory=dict)  # by place
-    verdicts: Mapping[int, bool] = msgspec.field(
-        default_factory=dict
-    )  # of rules about values, by place
+    # Of rules about values, by place.
+    verdicts: Mapping[int, bool] = msgspec.field(default_factory=dict)
     told: RunRetelling = msgspec.field(default_factory=RunRetelling)
 
 

@@ -1,7 +1,7 @@
 """What an execution is: as asked for, as handed out, and as the database knows it.
 
-Structs where there are many at a time: one is made in a tenth of the time that a frozen
-dataclass takes, and the garbage collector need not look at what refers to no containers.
+There are many of them at a time: a Struct is made in a tenth of the time that a frozen dataclass
+takes, and the garbage collector need not look at what refers to no containers.
 """
 
 from datetime import datetime, timedelta

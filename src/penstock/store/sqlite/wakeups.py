@@ -13,7 +13,7 @@ from penstock.model.wakeups import ANYTHING, NOTHING, WakeUp
 from penstock.store.sqlite.sharing import SharedFile
 
 BUSY_LOOK = 0.004
-IDLE_LOOK = 0.03
+IDLE_LOOK = 0.05
 # A pause grows with the time since the last change. Every heartbeat of another worker is a change
 # too: with a whole busy second after each, an idle one would be busy for a third of its life.
 SHARE_OF_QUIET = 0.1
