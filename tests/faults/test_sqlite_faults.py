@@ -1,5 +1,6 @@
 """What can happen to an SQLite file: a lock that stays, a death in a transaction, a full disk."""
 
+import gc
 import signal
 import sqlite3
 import subprocess
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 
 from penstock import App, TaskFailed, TaskHandle
-from penstock.engine import settler
+from penstock.engine import outages, settler
+from penstock.engine.worker import STUCK_AFTER
 from penstock.errors import StoreUnavailable
 from penstock.model.events import EventType
 from penstock.store.sqlite import connecting, sharing
@@ -155,6 +157,49 @@ def test_a_step_within_a_transaction_of_ones_own_fails_and_keeps_nobody_waiting(
             stuck.result(timeout=20)
         assert free.result(timeout=20) == 2
     app.close()
+
+
+def by_a_step(handle: TaskHandle) -> None:
+    handle.step("once", lambda: 1)
+
+
+def by_deferring(handle: TaskHandle) -> None:
+    handle.defer_until(lambda: False, every=1)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
+@pytest.mark.parametrize("wait", [by_a_step, by_deferring])
+def test_a_handler_that_left_a_transaction_open_keeps_nobody_waiting(
+    wait: Callable[[TaskHandle], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The garbage collector would close its connection, but nobody knows when it comes by."""
+    monkeypatch.setitem(SqliteStore.__init__.__kwdefaults__ or {}, "busy_timeout", 0.3)
+    monkeypatch.setattr(settler, "STEP_PATIENCE", 0.5)
+    path = tmp_path / "penstock.db"
+    app = App(f"sqlite:///{path}", migrate=True)
+
+    @app.task(retry=None)
+    def careless(handle: TaskHandle) -> None:
+        connection = sqlite3.connect(path)
+        connection.execute("BEGIN IMMEDIATE")
+        wait(handle)
+
+    gc.disable()
+    try:
+        with app.worker():
+            stuck = careless.enqueue()
+            with pytest.raises(TaskFailed, match="StoreBusy"):
+                stuck.result(timeout=20)
+    finally:
+        gc.enable()
+    app.close()
+
+
+def test_a_step_is_refused_before_its_worker_gives_itself_up() -> None:
+    """Whoever keeps the lock that its own step waits for must not take all other tasks along."""
+    busy_timeout = (SqliteStore.__init__.__kwdefaults__ or {})["busy_timeout"]
+    one_more_try = busy_timeout + outages.LONGEST_PAUSE
+    assert settler.STEP_PATIENCE + one_more_try < STUCK_AFTER
 
 
 def test_a_step_outlasts_a_lock_that_somebody_else_holds(

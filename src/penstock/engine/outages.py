@@ -36,7 +36,9 @@ class Outage:
             self._hooks.store_failed(self._doing, error)
         if self._since is None:
             self._since = time.monotonic()
-            log.warning("cannot %s, waiting for the database: %s", self._doing, error)
+            # The text alone: who collects records would keep what the error's frames have open.
+            said = str(error)
+            log.warning("cannot %s, waiting for the database: %s", self._doing, said)
         else:
             self._pause = min(self._pause * 2, LONGEST_PAUSE)
 

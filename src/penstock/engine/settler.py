@@ -4,6 +4,7 @@ At once when little happens; under load outcomes gather while a transaction is u
 so batches grow by themselves.
 """
 
+import gc
 import logging
 import threading
 import time
@@ -31,7 +32,9 @@ FIRST_LOOK = 0.02  # at a transaction that a handler has left open, then less an
 LAST_LOOK = 1.0
 _SCHEDULED = frozenset({RetryScheduled, DeferredFor, SuspendedFor})
 RECORD_START_AFTER = 0.05  # short tasks tell their start with their outcome: no extra commit
-STEP_PATIENCE = 300.0  # a step that is refused has been taken, and will be taken again
+# A step that is refused has been taken, and will be taken again; but before a worker that cannot
+# settle ends itself, its handler must hear of it.
+STEP_PATIENCE = 120.0
 LONGEST_TELLING = 5.0  # an outage may keep a start back; who waits for it goes on then
 
 
@@ -155,12 +158,18 @@ class Settler:
 
     def run_until_stopped(self) -> None:
         while (batch := self._next_batch()) is not None:
+            lock_is_kept = False
             try:
                 self._write(batch)
             except StoreUnavailable as error:
                 self._outage.begins(error)
                 # Also while we stop: a wait that a stop ends would ask again and again.
                 time.sleep(self._outage.pause)
+                lock_is_kept = isinstance(error, StoreBusy)
+            if lock_is_kept:
+                # Perhaps by a handler that has ended and closed nothing: a connection of sqlite3 is
+                # part of a circle, and who writes nothing may wait for a collection for ever.
+                gc.collect()
             self._busy = False
 
     def stop(self) -> None:
@@ -277,7 +286,9 @@ class Settler:
         refused = [one.written for one in changes if one.sub_state is SubState.DEFERRED]
         refused += [one.written for one in steps if one.since <= before]
         for written in refused:
-            written.set_exception(busy)
+            # Each its own: several threads would add their frames to the same one.
+            doing = "write what this task waits for"
+            written.set_exception(StoreBusy(doing, waited=busy.waited, because=busy))
 
     def _read_back(self) -> None:
         now = time.monotonic()
