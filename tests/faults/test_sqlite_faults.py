@@ -133,30 +133,39 @@ def test_a_full_disk_is_waited_for(
     assert counted(app.store, [one.id for one in executions], EventType.RECOVERED).total() == 0
 
 
-def test_a_step_within_a_transaction_of_ones_own_fails_and_keeps_nobody_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "penstock.db"
+
+
+@pytest.fixture
+def impatient(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    """An App whose worker gives up after half a second what it waits for in vain."""
     monkeypatch.setitem(SqliteStore.__init__.__kwdefaults__ or {}, "busy_timeout", 0.3)
     monkeypatch.setattr(settler, "STEP_PATIENCE", 0.5)
-    path = tmp_path / "penstock.db"
     app = App(f"sqlite:///{path}", migrate=True)
+    yield app
+    app.close()
 
-    @app.task(retry=None)
+
+def test_a_step_within_a_transaction_of_ones_own_fails_and_keeps_nobody_waiting(
+    path: Path, impatient: App
+) -> None:
+    @impatient.task(retry=None)
     def steps(handle: TaskHandle) -> int:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             return handle.step("once", lambda: 1)
 
-    @app.task
+    @impatient.task
     def other() -> int:
         return 2
 
-    with app.worker():
+    with impatient.worker():
         stuck, free = steps.enqueue(), other.enqueue()
         with pytest.raises(TaskFailed, match="StoreBusy"):
             stuck.result(timeout=20)
         assert free.result(timeout=20) == 2
-    app.close()
 
 
 def by_a_step(handle: TaskHandle) -> None:
@@ -170,15 +179,11 @@ def by_deferring(handle: TaskHandle) -> None:
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 @pytest.mark.parametrize("wait", [by_a_step, by_deferring])
 def test_a_handler_that_left_a_transaction_open_keeps_nobody_waiting(
-    wait: Callable[[TaskHandle], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wait: Callable[[TaskHandle], None], path: Path, impatient: App
 ) -> None:
     """The garbage collector would close its connection, but nobody knows when it comes by."""
-    monkeypatch.setitem(SqliteStore.__init__.__kwdefaults__ or {}, "busy_timeout", 0.3)
-    monkeypatch.setattr(settler, "STEP_PATIENCE", 0.5)
-    path = tmp_path / "penstock.db"
-    app = App(f"sqlite:///{path}", migrate=True)
 
-    @app.task(retry=None)
+    @impatient.task(retry=None)
     def careless(handle: TaskHandle) -> None:
         connection = sqlite3.connect(path)
         connection.execute("BEGIN IMMEDIATE")
@@ -186,13 +191,12 @@ def test_a_handler_that_left_a_transaction_open_keeps_nobody_waiting(
 
     gc.disable()
     try:
-        with app.worker():
+        with impatient.worker():
             stuck = careless.enqueue()
             with pytest.raises(TaskFailed, match="StoreBusy"):
                 stuck.result(timeout=20)
     finally:
         gc.enable()
-    app.close()
 
 
 def test_a_step_is_refused_before_its_worker_gives_itself_up() -> None:

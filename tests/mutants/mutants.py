@@ -262,6 +262,18 @@ MUTANTS = (
         (f"{SETTLE}::test_one_bad_outcome_in_a_hundred_fails_alone_and_says_why",),
     ),
     Mutant(
+        "what a refused handler has left open stays open",
+        f"{ENGINE}settler.py",
+        "gc.collect()",
+        "pass",
+        (
+            (
+                "tests/faults/test_sqlite_faults.py::"
+                "test_a_handler_that_left_a_transaction_open_keeps_nobody_waiting"
+            ),
+        ),
+    ),
+    Mutant(
         "a completion that was rolled back is believed",
         f"{ENGINE}settler.py",
         'if whereabouts == "undone":',
