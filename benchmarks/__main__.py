@@ -24,6 +24,7 @@ from benchmarks.records import NotOnce
 from benchmarks.report import as_json, as_markdown, describe_machine, write_into, write_json
 from benchmarks.rows import ROWS
 from benchmarks.sizes import FULL, QUICK, Sizes
+from benchmarks.surroundings import Surroundings
 from benchmarks.systems import SYSTEMS, System
 from tests.support.postgres import installed_programs, temporary_cluster
 from tests.support.servers import Server
@@ -42,6 +43,7 @@ class Run:
     postgres: str
     redis: str | Missing
     place: Path
+    surroundings: Surroundings
     begun: float = field(default_factory=time.monotonic)
     results: Results = field(default_factory=Results)
     missing: dict[str, str] = field(default_factory=dict)
@@ -103,6 +105,7 @@ class Run:
 
 def beside_each_other(run: Run, systems: list[System]) -> None:
     for number in range(run.sizes.rounds):
+        run.surroundings.look()
         # Who goes first changes from round to round.
         turn = number % len(systems)
         order = systems[turn:] + systems[:turn]
@@ -194,7 +197,7 @@ def prepared(sizes: Sizes) -> Iterator[Run]:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
         postgres = stack.enter_context(servers.postgres())
         redis = stack.enter_context(servers.redis(place / "redis"))
-        yield Run(sizes, postgres, redis, place)
+        yield Run(sizes, postgres, redis, place, Surroundings(place))
 
 
 def main() -> None:
@@ -219,7 +222,9 @@ def main() -> None:
         machine["sizes"] = f"{'quick' if chosen.quick else 'full'}, {sizes.rounds} rounds"
         systems = run.gather([one for one in SYSTEMS if one.name in names])
         for part in parts:
+            run.surroundings.look()
             PARTS[part](run, systems)
+        machine.update(run.surroundings.told())
     page = list(as_markdown(run.results, machine, run.missing))
     print("\n" + "\n".join(page))
     found = as_json(run.results, machine, run.missing)

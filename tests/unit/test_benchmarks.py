@@ -10,6 +10,7 @@ from benchmarks.figures import FIGURES, PROMISES, Promise, Results
 from benchmarks.records import NOTE, Beginning, NotOnce, Record, steady_rate
 from benchmarks.report import BEGIN, END, as_markdown, write_into
 from benchmarks.sizes import FULL, QUICK
+from benchmarks.surroundings import LOOPS, NAP, SLEEPS, SYNCS, Surroundings
 from benchmarks.systems import SYSTEMS
 
 
@@ -71,6 +72,25 @@ def test_slow_systems_get_less_to_do_and_never_too_little() -> None:
     assert FULL.paced(FULL.drain, 1.0) == FULL.drain
     assert FULL.paced(FULL.drain, 0.05) == FULL.drain // 20
     assert QUICK.paced(QUICK.runs, 0.01) == 200
+
+
+def test_a_run_says_what_the_machine_itself_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took = iter([0.001] * SYNCS + [NAP + 0.002] * (SLEEPS - 4) + [NAP + 0.05] * 4 + [0.03] * LOOPS)
+    monkeypatch.setattr("benchmarks.surroundings._seconds", lambda _act: next(took))
+    ticks = iter([(10, 1_000), (60, 2_000)])
+    monkeypatch.setattr("benchmarks.surroundings._processor_ticks", lambda: next(ticks))
+    surroundings = Surroundings(tmp_path)
+
+    surroundings.look()
+
+    assert surroundings.told() == {
+        "a wait for the disk": "1.00 ms, p99 1.0",
+        "woken too late by": "2.00 ms, p99 50.0",
+        "a million turns of a loop": "30 to 30 ms",
+        "taken by the host": "5.0% of the processor's time",
+    }
 
 
 def test_the_page_and_the_chart_hold_what_was_measured(tmp_path: Path) -> None:
