@@ -15,7 +15,7 @@ import pytest
 
 from penstock import App
 from penstock.cli import supervising
-from penstock.cli.logs import TextFormatter
+from penstock.cli.logs import JsonFormatter, TextFormatter
 from penstock.cli.supervising import Supervisor
 from tests.e2e.command_line import CommandLine, is_alive, wait_until
 from tests.support.scraping import free_ports
@@ -107,6 +107,7 @@ def test_a_record_made_inside_a_task_carries_its_execution(on_sqlite: CommandLin
         == inside
     )
     assert {"execution_id": None, "logger": "penstock.worker"}.items() <= records[0].items()
+    assert not any("extra" in record for record in records)
     (pid,) = {record["pid"] for record in records}
     assert pid not in {None, os.getpid()}
 
@@ -135,6 +136,41 @@ def test_a_traceback_in_the_text_log_keeps_its_lines() -> None:
     assert head.endswith("ERROR shop: it\\nbroke")
     assert below[0] == "Traceback (most recent call last):"
     assert below[-1].startswith("ValueError: ")
+
+
+class Unspeakable:
+    """A value that cannot even say what it is."""
+
+    def __repr__(self) -> str:
+        raise ValueError
+
+
+def test_the_json_log_has_the_extra_of_a_record_whatever_it_is() -> None:
+    within_itself: list[object] = []
+    within_itself.append(within_itself)
+    extra = {
+        "order": 7,
+        "level": "theirs",
+        "path": Path("a/b"),
+        "half": "\ud800",
+        "halves": ["\ud800"],
+        "loop": within_itself,
+        "secret": Unspeakable(),
+    }
+    record = logging.getLogger("shop").makeRecord(
+        "shop", logging.INFO, __file__, 1, "paid %d", (3,), None, extra=extra
+    )
+    told = json.loads(JsonFormatter().format(record))
+    assert (told["level"], told["message"]) == ("info", "paid 3")
+    assert "Unspeakable object at" in told["extra"].pop("secret")
+    assert told["extra"] == {
+        "order": 7,
+        "level": "theirs",
+        "path": "a/b",
+        "half": "\\ud800",
+        "halves": "['\\ud800']",
+        "loop": "[[...]]",
+    }
 
 
 def test_a_worker_says_which_queues_it_was_told_to_serve(penstock: CommandLine) -> None:

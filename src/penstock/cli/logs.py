@@ -4,6 +4,7 @@ A record that is emitted inside a task carries the id of its execution.
 """
 
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -15,6 +16,10 @@ from penstock.engine.current import current_execution
 LogFormat = Literal["text", "json"]
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
+# What every record has, and what its way here has added: the rest is its `extra`.
+_OF_EVERY_RECORD = frozenset(
+    {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "execution_id"}
+)
 
 
 def configure_logging(level: str, log_format: LogFormat) -> None:
@@ -55,7 +60,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: at, level, logger, pid, message, execution_id, and error if any."""
+    """One object a line: at, level, logger, pid, message, execution_id; error and extra if any."""
 
     def format(self, record: logging.LogRecord) -> str:
         told: dict[str, object] = {
@@ -68,11 +73,30 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             told["error"] = self.formatException(record.exc_info)
-        # Lone surrogates are no UTF-8; a record must not be lost over one character.
-        safe = {
-            name: value.encode("utf-8", "backslashreplace").decode()
-            if isinstance(value, str)
-            else value
-            for name, value in told.items()
+        extra = {
+            name: value for name, value in vars(record).items() if name not in _OF_EVERY_RECORD
         }
-        return msgspec.json.encode(safe).decode()
+        if extra:  # apart from the rest, so that no name of theirs takes the place of one of ours
+            told["extra"] = msgspec.Raw(_as_object(extra).encode())
+        return _as_object(told)
+
+
+def _as_object(told: Mapping[str, object]) -> str:
+    """Return it as JSON, whatever is in it: no record must be lost over one of its values."""
+    return f"{{{','.join(f'{_as_json(name)}:{_as_json(value)}' for name, value in told.items())}}}"
+
+
+def _as_json(value: object) -> str:
+    if isinstance(value, str):
+        value = value.encode("utf-8", "backslashreplace").decode()  # lone surrogates are no UTF-8
+    try:
+        return msgspec.json.encode(value, enc_hook=str).decode()
+    except Exception:  # noqa: BLE001 - it runs code of users, which may raise anything
+        return _as_json(_described(value))
+
+
+def _described(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - as above
+        return object.__repr__(value)
