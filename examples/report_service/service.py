@@ -30,12 +30,14 @@ def show_report(request: Request) -> JSONResponse:
     report_id = int(request.path_params["report_id"])
     with Session(engine) as session:
         report = session.get(Report, report_id)
-        if report is None or report.execution_id is None:
-            return JSONResponse({"error": "there is no such report"}, status_code=404)
+    if report is None or report.execution_id is None:
+        return JSONResponse({"error": "there is no such report"}, status_code=404)
+    # The state first, then the line: what a completed task has written is there by then.
+    execution = app.get(report.execution_id)
+    with Session(engine) as session:
         line = session.get(Line, report_id)
-        if line is not None:
-            return JSONResponse({"state": "completed", "sales": line.sales, "cents": line.cents})
-        execution = app.get(report.execution_id)
+    if line is not None:
+        return JSONResponse({"state": "completed", "sales": line.sales, "cents": line.cents})
     return JSONResponse({"state": execution.state, "attempt": execution.attempt})
 
 

@@ -248,6 +248,20 @@ class StoreBusy(StoreUnavailable):
         self.args = (sentence,)
 
 
+class LockKept(StoreBusy):
+    """A task waited for its worker to write, and somebody kept SQLite's lock: perhaps the task."""
+
+    def __init__(self, *, waited: float, because: BaseException) -> None:
+        super().__init__("write what this task waits for", waited=waited, because=because)
+        sentence = (
+            f"This task has waited {waited:.0f} s for its worker to write a step, or that it goes "
+            "on, and another connection kept the SQLite write lock all the time; nothing was "
+            "written. If that is a connection of this task's own, commit or roll back before it "
+            "takes a step, waits or is deferred."
+        )
+        self.args = (sentence,)
+
+
 class FileMisplaced(StoreUnavailable):
     """There can be no SQLite file where the URL names one."""
 

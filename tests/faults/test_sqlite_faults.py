@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from penstock import App, TaskFailed, TaskHandle
-from penstock.engine import outages, settler
-from penstock.engine.worker import STUCK_AFTER
-from penstock.errors import StoreUnavailable
+from penstock.engine import settler
+from penstock.engine import worker as worker_module
+from penstock.errors import LockKept, StoreUnavailable
 from penstock.model.events import EventType
 from penstock.store.sqlite import connecting, sharing
 from penstock.store.sqlite.store import SqliteStore
@@ -142,7 +142,7 @@ def path(tmp_path: Path) -> Path:
 def impatient(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
     """An App whose worker gives up after half a second what it waits for in vain."""
     monkeypatch.setitem(SqliteStore.__init__.__kwdefaults__ or {}, "busy_timeout", 0.3)
-    monkeypatch.setattr(settler, "STEP_PATIENCE", 0.5)
+    monkeypatch.setattr(settler, "LOCK_PATIENCE", 0.5)
     app = App(f"sqlite:///{path}", migrate=True)
     yield app
     app.close()
@@ -163,47 +163,157 @@ def test_a_step_within_a_transaction_of_ones_own_fails_and_keeps_nobody_waiting(
 
     with impatient.worker():
         stuck, free = steps.enqueue(), other.enqueue()
-        with pytest.raises(TaskFailed, match="StoreBusy"):
+        with pytest.raises(TaskFailed, match="LockKept"):
             stuck.result(timeout=20)
         assert free.result(timeout=20) == 2
 
 
-def by_a_step(handle: TaskHandle) -> None:
+Lock = Callable[[], object]
+
+
+def by_a_step(handle: TaskHandle, lock: Lock) -> None:
+    lock()
     handle.step("once", lambda: 1)
 
 
-def by_deferring(handle: TaskHandle) -> None:
+def by_deferring(handle: TaskHandle, lock: Lock) -> None:
+    lock()
     handle.defer_until(lambda: False, every=1)
 
 
+def by_going_on(handle: TaskHandle, lock: Lock) -> None:
+    """Its condition is true as soon as it writes, which begins a transaction."""
+    looks = iter(range(2))
+    handle.defer_until(lambda: next(looks) == 1 and lock(), every=0.1)
+
+
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
-@pytest.mark.parametrize("wait", [by_a_step, by_deferring])
+@pytest.mark.parametrize("wait", [by_a_step, by_deferring, by_going_on])
 def test_a_handler_that_left_a_transaction_open_keeps_nobody_waiting(
-    wait: Callable[[TaskHandle], None], path: Path, impatient: App
+    wait: Callable[[TaskHandle, Lock], None], path: Path, impatient: App
 ) -> None:
     """The garbage collector would close its connection, but nobody knows when it comes by."""
 
     @impatient.task(retry=None)
     def careless(handle: TaskHandle) -> None:
         connection = sqlite3.connect(path)
-        connection.execute("BEGIN IMMEDIATE")
-        wait(handle)
+        wait(handle, lambda: connection.execute("BEGIN IMMEDIATE"))
 
     gc.disable()
     try:
         with impatient.worker():
             stuck = careless.enqueue()
-            with pytest.raises(TaskFailed, match="StoreBusy"):
+            with pytest.raises(TaskFailed, match="LockKept"):
                 stuck.result(timeout=20)
     finally:
         gc.enable()
 
 
-def test_a_step_is_refused_before_its_worker_gives_itself_up() -> None:
-    """Whoever keeps the lock that its own step waits for must not take all other tasks along."""
-    busy_timeout = (SqliteStore.__init__.__kwdefaults__ or {})["busy_timeout"]
-    one_more_try = busy_timeout + outages.LONGEST_PAUSE
-    assert settler.STEP_PATIENCE + one_more_try < STUCK_AFTER
+def test_a_step_that_was_refused_is_taken_and_stored_by_who_asks_again(
+    path: Path, impatient: App
+) -> None:
+    taken: list[str] = []
+
+    @impatient.task(retry=[0])
+    def steps(handle: TaskHandle) -> None:
+        if handle.attempt == 2:
+            handle.step("charge", taken.append, "in the second attempt")
+            return
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            with pytest.raises(LockKept):
+                handle.step("charge", taken.append, "in vain")
+        handle.step("charge", taken.append, "again")
+        raise ConnectionError
+
+    with impatient.worker():
+        steps.enqueue().result(timeout=20)
+    assert taken == ["in vain", "again"]
+
+
+def test_a_worker_that_stops_does_not_wait_until_a_step_is_refused_and_settles_the_others(
+    path: Path, impatient: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settler, "LOCK_PATIENCE", 60.0)
+    locked = threading.Event()
+
+    @impatient.task(retry=None)
+    def steps(handle: TaskHandle) -> int:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            locked.set()
+            return handle.step("once", lambda: 1)
+
+    @impatient.task
+    def other() -> int:
+        assert locked.wait(20)
+        return 2
+
+    with impatient.worker(slots=2, grace=20):
+        stuck, free = steps.enqueue(), other.enqueue()
+        assert locked.wait(20)
+    assert (stuck.refresh().state, free.refresh().state) == ("failed", "completed")
+    assert counted(impatient.store, [free.id], EventType.RECOVERED).total() == 0
+
+
+def test_a_worker_whose_settler_waits_for_a_lock_after_a_long_rest_is_not_taken_for_stuck(
+    path: Path, impatient: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settler, "LOCK_PATIENCE", 60.0)
+    monkeypatch.setattr(worker_module, "STUCK_AFTER", 1.0)
+    locked, go_on = threading.Event(), threading.Event()
+
+    @impatient.task
+    def steps(handle: TaskHandle) -> int:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            locked.set()
+            assert go_on.wait(20)
+        return handle.step("once", lambda: 1)
+
+    @impatient.task
+    def other() -> int:
+        assert locked.wait(20)
+        return 2
+
+    with impatient.worker(slots=2, poll=0.1) as worker:
+        time.sleep(1.5)  # longer than a turn may take, with nothing to settle
+        stuck, free = steps.enqueue(), other.enqueue()
+        assert locked.wait(20)
+        inner = worker._worker
+        assert inner is not None
+        wait_until(lambda: inner.vitals().unsettled > 0)
+        for _ in range(20):
+            inner.check_threads()
+            time.sleep(0.1)
+        assert not inner.vitals().given_up
+        go_on.set()
+        assert (stuck.result(timeout=20), free.result(timeout=20)) == (1, 2)
+
+
+def test_a_worker_whose_settler_gets_no_answer_at_all_gives_itself_up(
+    impatient: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "STUCK_AFTER", 0.5)
+    answer = threading.Event()
+    settle = SqliteStore.settle
+
+    def settle_late(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401
+        assert answer.wait(20)
+        return settle(*arguments, **more)
+
+    monkeypatch.setattr(SqliteStore, "settle", settle_late)
+
+    @impatient.task
+    def other() -> int:
+        return 2
+
+    with impatient.worker(heartbeat=0.1, lease=1, poll=0.1) as worker:
+        other.enqueue()
+        inner = worker._worker
+        assert inner is not None
+        wait_until(lambda: inner.vitals().given_up)
+        answer.set()
 
 
 def test_a_step_outlasts_a_lock_that_somebody_else_holds(

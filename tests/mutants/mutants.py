@@ -274,6 +274,66 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "who goes on inside a transaction of its own waits for ever",
+        f"{ENGINE}settler.py",
+        "if sub_state is SubState.DEFERRED else LOCK_PATIENCE",
+        "if sub_state is SubState.DEFERRED else math.inf",
+        (
+            (
+                "tests/faults/test_sqlite_faults.py::"
+                "test_a_handler_that_left_a_transaction_open_keeps_nobody_waiting"
+            ),
+        ),
+    ),
+    Mutant(
+        "a worker that stops outlasts every lock",
+        f"{ENGINE}worker.py",
+        "self._settler.hurry()",
+        "pass",
+        (
+            (
+                "tests/faults/test_sqlite_faults.py::"
+                "test_a_worker_that_stops_does_not_wait_until_a_step_is_refused_and_settles_the_others"
+            ),
+        ),
+    ),
+    Mutant(
+        "a settler that has rested is taken for stuck",
+        f"{ENGINE}settler.py",
+        "since = self._asking_since",
+        "since = self._settled_at",
+        (
+            (
+                "tests/faults/test_sqlite_faults.py::"
+                "test_a_worker_whose_settler_waits_for_a_lock_after_a_long_rest_is_not_taken_for_stuck"
+            ),
+        ),
+    ),
+    Mutant(
+        "a stuck settler is not noticed",
+        f"{ENGINE}settler.py",
+        "            self._asking_since = time.monotonic()\n            lock_is_kept",
+        "            self._asking_since = None\n            lock_is_kept",
+        (
+            (
+                "tests/faults/test_sqlite_faults.py::"
+                "test_a_worker_whose_settler_gets_no_answer_at_all_gives_itself_up"
+            ),
+        ),
+    ),
+    Mutant(
+        "a step that was refused looks remembered",
+        "penstock/engine/remembering.py",
+        "if self.steps.get(step) is result:",
+        "if self.steps.get(step) == 0:",
+        (
+            (
+                "tests/faults/test_sqlite_faults.py::"
+                "test_a_step_that_was_refused_is_taken_and_stored_by_who_asks_again"
+            ),
+        ),
+    ),
+    Mutant(
         "a completion that was rolled back is believed",
         f"{ENGINE}settler.py",
         'if whereabouts == "undone":',

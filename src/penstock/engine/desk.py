@@ -109,7 +109,10 @@ class AttemptDesk(msgspec.Struct, frozen=True):
             held = await asyncio.wrap_future(written)
         except asyncio.CancelledError:
             if not self.ending:
-                self._change(SubState.ACTIVE)  # the other is written all the same
+                # The other is written all the same.
+                self.settler.change_sub_state(
+                    self.attempt.claimed.lease, SubState.ACTIVE, None, awaited=False
+                )
             raise
         self._expect(held=held, doing="be deferred")
         self._rest()

@@ -18,6 +18,7 @@ from penstock.engine.remembering import (
 )
 from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.writes import encode_writes
+from penstock.errors import StoreUnavailable
 from penstock.model.durations import Duration
 from penstock.model.outcomes import end_of_run, signal_named
 from penstock.model.payloads import decode, encode
@@ -118,9 +119,17 @@ class TaskHandle(Handle):
         if name in steps:
             return cast("T", result_of_step(name, function, steps[name]))
         result = function(*args, **kwargs)
-        held = self._remembering(name, encode(result)).result()
-        self._expect_remembered(name, held=held)
+        self._remember(name, encode(result))
         return result
+
+    def _remember(self, name: str, result: str) -> None:
+        written = self._remembering(name, result)
+        try:
+            held = written.result()
+        except StoreUnavailable:
+            self._recall.forget(name, result)  # we may have heard of it first
+            raise
+        self._expect_remembered(name, held=held)
 
     def wait_for(self, *, signal: str, timeout: Duration | None = None) -> Any:  # noqa: ANN401
         """Wait until `app.signal(…)` sends this signal, without a slot and over restarts.
@@ -137,8 +146,7 @@ class TaskHandle(Handle):
             return decode(signals[signal])
         left, until = self._wait_left(signal, timeout)
         if until is not None:
-            name = signal_named(signal)
-            self._expect_remembered(name, held=self._remembering(name, until).result())
+            self._remember(signal_named(signal), until)
         raise Suspend(signal_named(signal), left)
 
     def run(self, workflow: Startable[P], /, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:

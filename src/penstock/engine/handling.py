@@ -164,9 +164,17 @@ class Handle:
         )
 
     def _remembering(self, name: str, result: str) -> "Future[bool]":
-        """Store a step; once it is written, no attempt takes it again."""
+        """Store a step; once it is written, no attempt takes it again.
+
+        What could not be stored is taken again, also by who asks for it in the same attempt.
+        """
+        written = self._desk.remember(StepDone(self._claimed.lease, name, result))
+        # Not when the answer is there: who stops waiting for it has taken the step all the same.
         self._recall.note(name, result)
-        return self._desk.remember(StepDone(self._claimed.lease, name, result))
+        written.add_done_callback(
+            lambda done: self._recall.forget(name, result) if done.exception() else None
+        )
+        return written
 
     def _expect_remembered(self, name: str, *, held: bool) -> None:
         if not held:

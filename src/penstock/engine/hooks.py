@@ -83,7 +83,11 @@ class Hooks:
         """This worker has taken back what dead workers left."""
 
     def store_failed(self, doing: str, error: BaseException) -> None:
-        """The database did not answer; `doing` says to what, in one of a few phrases."""
+        """The database did not answer; `doing` says to what, in one of a few phrases.
+
+        Keep the text of the error, not the error: it holds on to all that was under way, also to a
+        connection that a task has left open, and so to its lock.
+        """
 
 
 _Call = Callable[[Hooks], None]

@@ -163,6 +163,11 @@ class Recall:
     def note(self, step: str, result: str) -> None:
         self.steps[step] = result
 
+    def forget(self, step: str, result: str) -> None:
+        """Take back that very note, and none that was made since."""
+        if self.steps.get(step) is result:
+            del self.steps[step]
+
     def next_run(self, workflow: str) -> str:
         """The step that starts the next run of this workflow: the same one in every attempt."""
         self._runs[workflow] = count = self._runs.get(workflow, 0) + 1

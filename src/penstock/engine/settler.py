@@ -6,6 +6,7 @@ so batches grow by themselves.
 
 import gc
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -18,7 +19,7 @@ import msgspec
 
 from penstock.engine.hooks import NOBODY, HookSet
 from penstock.engine.outages import Outage
-from penstock.errors import StoreBusy, StoreUnavailable
+from penstock.errors import LockKept, StoreBusy, StoreUnavailable
 from penstock.model.executions import Lease, StepDone
 from penstock.model.outcomes import DeferredFor, Outcome, RetryScheduled, SuspendedFor
 from penstock.model.states import SubState
@@ -32,17 +33,24 @@ FIRST_LOOK = 0.02  # at a transaction that a handler has left open, then less an
 LAST_LOOK = 1.0
 _SCHEDULED = frozenset({RetryScheduled, DeferredFor, SuspendedFor})
 RECORD_START_AFTER = 0.05  # short tasks tell their start with their outcome: no extra commit
-# A step that is refused has been taken, and will be taken again; but before a worker that cannot
-# settle ends itself, its handler must hear of it.
-STEP_PATIENCE = 120.0
+# How long who goes on with a task waits for a lock of SQLite's that somebody keeps. A step that is
+# refused has been taken, and will be taken again; but meanwhile nobody's outcome is written.
+LOCK_PATIENCE = 120.0
 LONGEST_TELLING = 5.0  # an outage may keep a start back; who waits for it goes on then
 
 
-class _Change(msgspec.Struct, frozen=True):
+class _Awaited(msgspec.Struct, frozen=True):
+    """Something whose writing a handler waits for, inside a transaction of its own perhaps."""
+
+    written: "Future[bool]"
+    patience: float  # with somebody who keeps SQLite's lock
+    since: float
+
+
+class _Change(_Awaited, frozen=True):
     lease: Lease
     sub_state: SubState
     reason: str | None
-    written: "Future[bool]"
 
 
 class _Doubt(msgspec.Struct, eq=False):
@@ -58,10 +66,8 @@ class _Doubt(msgspec.Struct, eq=False):
         self.pause = min(2 * self.pause, LAST_LOOK)
 
 
-class _Remembered(msgspec.Struct, frozen=True):
+class _Remembered(_Awaited, frozen=True):
     step: StepDone
-    written: "Future[bool]"
-    since: float = msgspec.field(default_factory=time.monotonic)
 
 
 class Settler:
@@ -95,7 +101,10 @@ class Settler:
         self._waits = False  # for something to write
         self._asleep = False  # the same, and nobody looks at the starts
         self._outage = Outage("settle outcomes", hooks)
-        self.last_turn = time.monotonic()
+        self._in_haste = False
+        self._lock_kept_since: float | None = None
+        self._settled_at = time.monotonic()
+        self._asking_since: float | None = None
 
     def put(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)
@@ -127,22 +136,25 @@ class Settler:
             )
 
     def change_sub_state(
-        self, lease: Lease, sub_state: SubState, reason: str | None
+        self, lease: Lease, sub_state: SubState, reason: str | None, *, awaited: bool = True
     ) -> "Future[bool]":
         """Write a sub-state with the next batch; the answer says whether the lease is held."""
-        written: Future[bool] = Future()
-        written.set_running_or_notify_cancel()  # a handler that is cancelled cannot take it back
+        # Who asks to be deferred can be refused at once: nothing has been done for it yet.
+        patience = 0.0 if sub_state is SubState.DEFERRED else LOCK_PATIENCE
+        if not awaited:
+            patience = math.inf
+        written = _unwritten()  # a handler that is cancelled cannot take it back
         with self._changed:
-            self._changes.append(_Change(lease, sub_state, reason, written))
+            now = time.monotonic()
+            self._changes.append(_Change(written, patience, now, lease, sub_state, reason))
             self._changed.notify()
         return written
 
     def remember(self, step: StepDone) -> "Future[bool]":
         """Store a step's result with the next batch; the answer says whether the lease is held."""
-        written: Future[bool] = Future()
-        written.set_running_or_notify_cancel()  # it was taken, whoever waits for the answer
+        written = _unwritten()  # it was taken, whoever waits for the answer
         with self._changed:
-            self._steps.append(_Remembered(step, written))
+            self._steps.append(_Remembered(written, LOCK_PATIENCE, time.monotonic(), step))
             self._changed.notify()
         return written
 
@@ -158,19 +170,31 @@ class Settler:
 
     def run_until_stopped(self) -> None:
         while (batch := self._next_batch()) is not None:
+            self._asking_since = time.monotonic()
             lock_is_kept = False
             try:
                 self._write(batch)
             except StoreUnavailable as error:
+                lock_is_kept = self._notes_kept_lock(error)
                 self._outage.begins(error)
                 # Also while we stop: a wait that a stop ends would ask again and again.
                 time.sleep(self._outage.pause)
-                lock_is_kept = isinstance(error, StoreBusy)
+            self._asking_since = None
             if lock_is_kept:
                 # Perhaps by a handler that has ended and closed nothing: a connection of sqlite3 is
                 # part of a circle, and who writes nothing may wait for a collection for ever.
                 gc.collect()
             self._busy = False
+
+    @property
+    def unanswered_for(self) -> float:
+        """For how many seconds the database owes us an answer, or a refusal."""
+        since = self._asking_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def hurry(self) -> None:
+        """We stop soon: a handler that waits for a lock has no time to outlast who keeps it."""
+        self._in_haste = True
 
     def stop(self) -> None:
         """Settle what is there, then end."""
@@ -189,7 +213,7 @@ class Settler:
             if not (self._outcomes or self._changes or self._steps or self._may_end()):
                 # Under load nobody needs to wake us for a start: we look soon anyway. Set before
                 # the last look at the starts: who notes one after it sees that we sleep.
-                self._asleep = time.monotonic() - self.last_turn > AWAKE_FOR
+                self._asleep = time.monotonic() - self._settled_at > AWAKE_FOR
                 if self._starts or self._telling or self._doubts:
                     self._asleep = False
                 self._changed.wait(None if self._asleep else RECORD_START_AFTER)
@@ -217,15 +241,28 @@ class Settler:
             self._store_steps(tuple(self._steps))
             self._read_back()
             if outcomes:
-                self.last_turn = time.monotonic()
+                self._settled_at = time.monotonic()
                 self._settle(outcomes)
-        except StoreUnavailable as error:
+        except StoreUnavailable:
             # The work is done; only its record is missing.
             with self._changed:
                 self._outcomes.extendleft(reversed(outcomes))
-            if isinstance(error, StoreBusy):
-                self._refuse_who_waits(error)
             raise
+
+    def _was_answered(self) -> None:
+        self._outage.ends()
+        self._lock_kept_since = None
+        self._asking_since = time.monotonic()
+
+    def _notes_kept_lock(self, error: StoreUnavailable) -> bool:
+        """Whether nothing was written because somebody keeps SQLite's lock."""
+        if not isinstance(error, StoreBusy):
+            self._lock_kept_since = None
+            return False
+        if self._lock_kept_since is None:
+            self._lock_kept_since = time.monotonic() - error.waited
+        self._refuse_who_waits(error, self._lock_kept_since)
+        return True
 
     def _record_starts(self, changing: Collection[Lease]) -> None:
         before = time.monotonic() - RECORD_START_AFTER
@@ -242,7 +279,7 @@ class Settler:
             return
         leases, moments = zip(*self._telling, strict=True)
         self._store.start(leases, started_at=moments)
-        self._outage.ends()
+        self._was_answered()
         with self._told:
             self._telling.clear()
             self._told.notify_all()
@@ -257,7 +294,7 @@ class Settler:
                 lost = set(self._store.defer(leases, reason=reason))
             else:
                 lost = set(self._store.undefer(leases))
-            self._outage.ends()
+            self._was_answered()
             # Only what has been written leaves the line: a task's changes keep their order.
             for change in together:
                 self._changes.popleft()
@@ -267,28 +304,31 @@ class Settler:
         if not remembered:
             return
         lost = set(self._store.store_steps([one.step for one in remembered]))
-        self._outage.ends()
+        self._was_answered()
         for one in remembered:
             self._steps.popleft()
             one.written.set_result(one.step.lease not in lost)
 
-    def _refuse_who_waits(self, busy: StoreBusy) -> None:
-        """Nothing was written, for somebody keeps SQLite's lock: perhaps who waits here for us.
+    def _refuse_who_waits(self, busy: StoreBusy, kept_since: float) -> None:
+        """Refuse those whose patience with the lock is at its end.
 
         A handler that defers, or takes a step, inside a transaction of its own would otherwise
-        keep everybody waiting for ever. A step is kept for longer: its effect is there already.
+        keep everybody waiting for ever.
         """
-        before = time.monotonic() - STEP_PATIENCE
+        now = time.monotonic()
+        most = busy.waited if self._in_haste else math.inf
+
+        def goes_on(one: _Awaited) -> bool:
+            return now - max(one.since, kept_since) < min(one.patience, most)
+
         with self._changed:
-            changes, steps = tuple(self._changes), tuple(self._steps)
-            self._changes = deque(one for one in changes if one.sub_state is SubState.ACTIVE)
-            self._steps = deque(one for one in steps if one.since > before)
-        refused = [one.written for one in changes if one.sub_state is SubState.DEFERRED]
-        refused += [one.written for one in steps if one.since <= before]
-        for written in refused:
-            # Each its own: several threads would add their frames to the same one.
-            doing = "write what this task waits for"
-            written.set_exception(StoreBusy(doing, waited=busy.waited, because=busy))
+            waiting = (*self._changes, *self._steps)
+            self._changes = deque(filter(goes_on, self._changes))
+            self._steps = deque(filter(goes_on, self._steps))
+        for one in waiting:
+            if not goes_on(one):
+                # Each its own: several threads would add their frames to the same one.
+                one.written.set_exception(LockKept(waited=now - one.since, because=busy))
 
     def _read_back(self) -> None:
         now = time.monotonic()
@@ -296,7 +336,7 @@ class Settler:
         if not due:
             return
         found = self._store.read_back([doubt.lease for doubt in due])
-        self._outage.ends()
+        self._was_answered()
         for doubt, whereabouts in zip(due, found, strict=True):
             if whereabouts == "open":
                 doubt.look_later(now)
@@ -314,7 +354,7 @@ class Settler:
 
     def _settle(self, outcomes: list[Outcome]) -> None:
         lost = self._store.settle(outcomes)
-        self._outage.ends()
+        self._was_answered()
         self._when_settled([outcome.lease for outcome in outcomes])
         # The database wakes others for the earliest only, and may take another for it that is
         # being promoted just now.
@@ -327,6 +367,12 @@ class Settler:
             _say_lost(lease)
         if self._hooks.listen:
             self._hooks.settled(outcomes, lost)
+
+
+def _unwritten() -> "Future[bool]":
+    written: Future[bool] = Future()
+    written.set_running_or_notify_cancel()
+    return written
 
 
 def _say_lost(lease: Lease) -> None:

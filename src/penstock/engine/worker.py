@@ -277,15 +277,12 @@ class Worker:
         if not self._watching:
             return
         dead = [part for part, thread in self._threads.items() if not thread.is_alive()]
-        now = time.monotonic()
-        parts: dict[str, Claimer | Settler] = {"claimer": self._claimer, "settler": self._settler}
-        # The settler sleeps while there is nothing to settle: only a backlog makes it late.
-        late = [
-            part
-            for part, one in parts.items()
-            if now - one.last_turn > STUCK_AFTER + self._options.poll.total_seconds()
-            and (part != "settler" or self._settler.backlog)
-        ]
+        poll = self._options.poll.total_seconds()
+        quiet_for = {
+            "claimer": time.monotonic() - self._claimer.last_turn - poll,
+            "settler": self._settler.unanswered_for,
+        }
+        late = [part for part, seconds in quiet_for.items() if seconds > STUCK_AFTER]
         if dead or late:
             self._end_badly(f"its {' and '.join(dead or late)} {'died' if dead else 'hangs'}")
 
@@ -352,6 +349,7 @@ class Worker:
         Who was interrupted in here may call it again.
         """
         self._watching = False
+        self._settler.hurry()
         self._claimer.stop()
         self._threads["claimer"].join()
         self._runner.begin_nothing_more()
