@@ -66,7 +66,8 @@ def test_thousands_that_wait_cost_little_memory_and_hardly_any_time(
         time.sleep(LOOK_EVERY)
     took = time.monotonic() - begun
 
-    share = min(share_of_a_core(worker.pid) for _ in range(LOOKS))
+    looks = (share_of_a_core(worker.pid) for _ in range(LOOKS))
+    share = next((one for one in looks if one < OF_A_CORE), 1.0)
     after = memory(worker.pid)
 
     print(  # noqa: T201 - the figures that one runs this for
