@@ -1,5 +1,6 @@
 """What can happen to an SQLite file: a lock that stays, a death in a transaction, a full disk."""
 
+import asyncio
 import gc
 import signal
 import sqlite3
@@ -14,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from penstock import App, TaskFailed, TaskHandle
+from penstock import App, AsyncTaskHandle, TaskFailed, TaskHandle
 from penstock.engine import settler
 from penstock.engine import worker as worker_module
-from penstock.errors import LockKept, StoreUnavailable
+from penstock.errors import LockKept, StoreBusy, StoreUnavailable
 from penstock.model.events import EventType
 from penstock.store.sqlite import connecting, sharing
 from penstock.store.sqlite.store import SqliteStore
@@ -231,6 +232,101 @@ def test_a_step_that_was_refused_is_taken_and_stored_by_who_asks_again(
     assert taken == ["in vain", "again"]
 
 
+def test_a_step_whose_answer_was_not_waited_for_is_not_answered_from_memory_alone(
+    path: Path, impatient: App
+) -> None:
+    taken: list[str] = []
+
+    @impatient.task(retry=None)
+    async def steps(handle: AsyncTaskHandle) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await handle.step("charge", taken.append, "in vain")
+            with pytest.raises(LockKept):
+                await handle.step("charge", taken.append, "not yet")
+        await handle.step("charge", taken.append, "again")
+        await handle.step("charge", taken.append, "once more")
+
+    with impatient.worker():
+        steps.enqueue().result(timeout=20)
+    assert taken == ["in vain", "again"]
+
+
+def test_a_run_that_could_not_be_started_is_started_once_by_who_asks_again(
+    path: Path, impatient: App
+) -> None:
+    began: list[int] = []
+    leaf = impatient.workflow("leaf")
+
+    @leaf.task
+    def only() -> int:
+        began.append(1)
+        return 7
+
+    @impatient.task(retry=None)
+    def parent(handle: TaskHandle) -> Any:  # noqa: ANN401
+        if handle.attempt == 1 and not began:
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                with pytest.raises(StoreBusy):
+                    handle.run(leaf)
+        return handle.run(leaf)
+
+    with impatient.worker():
+        assert parent.enqueue().result(timeout=20) == {"only": 7}
+    assert began == [1]
+
+
+def test_who_was_refused_and_goes_on_is_seen_to(path: Path, impatient: App) -> None:
+    refused, seen = threading.Event(), threading.Event()
+
+    @impatient.task(retry=None)
+    def goes_on(handle: TaskHandle) -> None:
+        with closing(sqlite3.connect(path)) as connection, pytest.raises(LockKept):
+            by_going_on(handle, lambda: connection.execute("BEGIN IMMEDIATE"))
+        refused.set()
+        assert seen.wait(20)
+
+    with impatient.worker():
+        execution = goes_on.enqueue()
+        assert refused.wait(20)
+        wait_until(lambda: execution.refresh().sub_state == "active")
+        seen.set()
+        execution.result(timeout=20)
+
+
+def test_a_write_that_another_thread_has_done_does_not_wait_for_the_writes_of_others(
+    path: Path,
+) -> None:
+    """Each that waits for the file's lock in vain takes its time, and they may be many."""
+    busy_timeout = 0.3
+    file = sharing.SharedFile(str(path), busy_timeout=busy_timeout)
+    file.write("begin", lambda connection: connection.execute("CREATE TABLE pages (n INTEGER)"))
+    took: list[float] = []
+
+    def write_in_vain() -> None:
+        for _ in range(4):
+            begun = time.monotonic()
+            with pytest.raises(StoreBusy):
+                file.write(
+                    "add", lambda connection: connection.execute("INSERT INTO pages VALUES (1)")
+                )
+            took.append(time.monotonic() - begun)
+
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        writers = [threading.Thread(target=write_in_vain) for _ in range(8)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+    file.close()
+    assert len(took) == 32
+    assert max(took) < 3.5 * busy_timeout
+
+
 def test_a_worker_that_stops_does_not_wait_until_a_step_is_refused_and_settles_the_others(
     path: Path, impatient: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +338,7 @@ def test_a_worker_that_stops_does_not_wait_until_a_step_is_refused_and_settles_t
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             locked.set()
+            time.sleep(0.15)  # the worker tries in vain to tell its start meanwhile
             return handle.step("once", lambda: 1)
 
     @impatient.task

@@ -324,12 +324,55 @@ MUTANTS = (
     Mutant(
         "a step that was refused looks remembered",
         "penstock/engine/remembering.py",
-        "if self.steps.get(step) is result:",
-        "if self.steps.get(step) == 0:",
+        "                del self.steps[step]\n",
+        "                pass\n",
         (
             (
                 "tests/faults/test_sqlite_faults.py::"
                 "test_a_step_that_was_refused_is_taken_and_stored_by_who_asks_again"
+            ),
+        ),
+    ),
+    Mutant(
+        "who has failed waits for the lock of those who fail next",
+        "penstock/store/sqlite/sharing.py",
+        "if threading.current_thread() is threading.main_thread():",
+        "if True:",
+        (
+            (
+                "tests/faults/test_sqlite_faults.py::"
+                "test_a_write_that_another_thread_has_done_does_not_wait_for_the_writes_of_others"
+            ),
+        ),
+    ),
+    Mutant(
+        "a run that could not be started counts as started",
+        f"{ENGINE}handling.py",
+        "            self._recall.run_was_refused(new.workflow)\n",
+        "            pass\n",
+        (
+            (
+                "tests/faults/test_sqlite_faults.py::"
+                "test_a_run_that_could_not_be_started_is_started_once_by_who_asks_again"
+            ),
+        ),
+    ),
+    Mutant(
+        "who was refused stays deferred to the eye",
+        f"{ENGINE}settler.py",
+        "if goes_on(one) or one.sub_state is SubState.ACTIVE",
+        "if goes_on(one)",
+        (("tests/faults/test_sqlite_faults.py::test_who_was_refused_and_goes_on_is_seen_to"),),
+    ),
+    Mutant(
+        "a step that is not known to be stored is answered from memory",
+        f"{ENGINE}handle.py",
+        "                self._expect_remembered(name, held=await result_of(written))\n            return",
+        "                pass\n            return",
+        (
+            (
+                "tests/faults/test_sqlite_faults.py::"
+                "test_a_step_whose_answer_was_not_waited_for_is_not_answered_from_memory_alone"
             ),
         ),
     ),

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from penstock.engine.awaiting import in_thread, nap, result_of
@@ -18,7 +19,6 @@ from penstock.engine.remembering import (
 )
 from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.writes import encode_writes
-from penstock.errors import StoreUnavailable
 from penstock.model.durations import Duration
 from penstock.model.outcomes import end_of_run, signal_named
 from penstock.model.payloads import decode, encode
@@ -117,18 +117,18 @@ class TaskHandle(Handle):
         checked_step(name)
         steps = self._recall.steps
         if name in steps:
+            if (written := self._recall.under_way.get(name)) is not None:
+                self._wait_until_stored(name, written)
             return cast("T", result_of_step(name, function, steps[name]))
         result = function(*args, **kwargs)
-        self._remember(name, encode(result))
+        self._wait_until_stored(name, self._remembering(name, encode(result)))
         return result
 
-    def _remember(self, name: str, result: str) -> None:
-        written = self._remembering(name, result)
+    def _wait_until_stored(self, name: str, written: "Future[bool]") -> None:
         try:
             held = written.result()
-        except StoreUnavailable:
-            self._recall.forget(name, result)  # we may have heard of it first
-            raise
+        finally:
+            self._recall.note_answer(name, written)  # we may have heard of it first
         self._expect_remembered(name, held=held)
 
     def wait_for(self, *, signal: str, timeout: Duration | None = None) -> Any:  # noqa: ANN401
@@ -146,7 +146,8 @@ class TaskHandle(Handle):
             return decode(signals[signal])
         left, until = self._wait_left(signal, timeout)
         if until is not None:
-            self._remember(signal_named(signal), until)
+            name = signal_named(signal)
+            self._wait_until_stored(name, self._remembering(name, until))
         raise Suspend(signal_named(signal), left)
 
     def run(self, workflow: Startable[P], /, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
@@ -249,6 +250,8 @@ class AsyncTaskHandle(Handle):
         checked_step(name)
         steps = await self._read_steps()
         if name in steps:
+            if (written := self._recall.under_way.get(name)) is not None:
+                self._expect_remembered(name, held=await result_of(written))
             return result_of_step(name, function, steps[name])
         answer = function(*args, **kwargs)
         result = await answer if inspect.isawaitable(answer) else answer

@@ -164,16 +164,10 @@ class Handle:
         )
 
     def _remembering(self, name: str, result: str) -> "Future[bool]":
-        """Store a step; once it is written, no attempt takes it again.
-
-        What could not be stored is taken again, also by who asks for it in the same attempt.
-        """
+        """Store a step; once it is written, no attempt takes it again."""
         written = self._desk.remember(StepDone(self._claimed.lease, name, result))
         # Not when the answer is there: who stops waiting for it has taken the step all the same.
-        self._recall.note(name, result)
-        written.add_done_callback(
-            lambda done: self._recall.forget(name, result) if done.exception() else None
-        )
+        self._recall.note(name, result, written)
         return written
 
     def _expect_remembered(self, name: str, *, held: bool) -> None:
@@ -188,7 +182,11 @@ class Handle:
 
     def _start_child(self, step: str, new: NewRun) -> str:
         child = replace(new, parent_id=self.execution_id, trace=self._claimed.trace)
-        return self._desk.store.start_child(self._claimed.lease, step, child)
+        try:
+            return self._desk.store.start_child(self._claimed.lease, step, child)
+        except StoreUnavailable:
+            self._recall.run_was_refused(new.workflow)
+            raise
 
     def _progress(self, fraction: float, note: str | None) -> str | None:
         if isinstance(fraction, bool) or not 0 <= fraction <= 1:

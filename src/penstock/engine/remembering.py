@@ -5,7 +5,9 @@ for. Steps are how it finds its way back: what it has done, it does not do again
 """
 
 import re
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -142,6 +144,8 @@ class Recall:
         self._memory: Memory | None = None
         # Nobody has had it before, so it has taken no step: no need to ask.
         self._steps: dict[str, str] | None = {} if claimed.lease.fence == 1 else None
+        self.under_way: dict[str, Future[bool]] = {}  # steps that are not known to be stored
+        self._noting = threading.Lock()  # who writes a step, and who waits for it, hear of its end
         self._runs: dict[str, int] = {}  # how many of each workflow this attempt has asked for
 
     @property
@@ -160,18 +164,30 @@ class Recall:
             self._memory = self._store().memory(self._claimed.lease.execution_id)
         return self._memory
 
-    def note(self, step: str, result: str) -> None:
-        self.steps[step] = result
+    def note(self, step: str, result: str, written: "Future[bool]") -> None:
+        """It has been taken: no call in this attempt takes it again, unless it is refused."""
+        with self._noting:
+            self.steps[step] = result
+            self.under_way[step] = written
+        written.add_done_callback(lambda done: self.note_answer(step, done))
 
-    def forget(self, step: str, result: str) -> None:
-        """Take back that very note, and none that was made since."""
-        if self.steps.get(step) is result:
-            del self.steps[step]
+    def note_answer(self, step: str, written: "Future[bool]") -> None:
+        """What could not be stored is taken again, also by who asks for it in the same attempt."""
+        with self._noting:
+            if self.under_way.get(step) is not written:
+                return  # noted already, and perhaps asked for again
+            del self.under_way[step]
+            if written.exception() is not None:
+                del self.steps[step]
 
     def next_run(self, workflow: str) -> str:
         """The step that starts the next run of this workflow: the same one in every attempt."""
         self._runs[workflow] = count = self._runs.get(workflow, 0) + 1
         return f"run {workflow} {count}"
+
+    def run_was_refused(self, workflow: str) -> None:
+        """Who asks again asks for the same one."""
+        self._runs[workflow] -= 1
 
 
 def result_of_step(step: str, function: Callable[..., object], text: str) -> Any:  # noqa: ANN401

@@ -16,6 +16,7 @@ from datetime import datetime
 from itertools import groupby
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.engine.hooks import NOBODY, HookSet
 from penstock.engine.outages import Outage
@@ -316,14 +317,19 @@ class Settler:
         keep everybody waiting for ever.
         """
         now = time.monotonic()
-        most = busy.waited if self._in_haste else math.inf
 
         def goes_on(one: _Awaited) -> bool:
-            return now - max(one.since, kept_since) < min(one.patience, most)
+            most = 0.0 if self._in_haste and one.patience < math.inf else one.patience
+            return now - max(one.since, kept_since) < most
 
         with self._changed:
             waiting = (*self._changes, *self._steps)
-            self._changes = deque(filter(goes_on, self._changes))
+            # A refused handler goes on all the same, and then that is to be seen.
+            self._changes = deque(
+                one if goes_on(one) else replace(one, written=_unwritten(), patience=math.inf)
+                for one in self._changes
+                if goes_on(one) or one.sub_state is SubState.ACTIVE
+            )
             self._steps = deque(filter(goes_on, self._steps))
         for one in waiting:
             if not goes_on(one):

@@ -111,7 +111,7 @@ class FakeDesk:
         return self.clock.now()
 
     def remember(self, step: StepDone) -> Future[bool]:
-        del step  # the handle has noted it already
+        del step  # the handle notes it
         written: Future[bool] = Future()
         written.set_result(not self.lease_lost)
         return written

@@ -33,6 +33,7 @@ MOST_READERS = 8
 MOST_IN_A_GROUP = 64
 FORK_WAITS = 1.0
 HARDLY_WAITS = 0.05
+NOTICED_WITHIN = 0.05  # what another thread has done for us
 
 _alive: "weakref.WeakSet[SharedFile]" = weakref.WeakSet()
 _graveyard: list[sqlite3.Connection] = []  # a parent's connections: never to be used or closed
@@ -93,9 +94,7 @@ class SharedFile:
         job = _Job(doing, keep_result)
         self._waiting.append(job)
         try:
-            with self._lock:
-                while not job.done:
-                    self._run_group(self._next_group())
+            self._see_to(job)
         except BaseException:
             # Interrupted while it waited: nobody wants the result any more.
             with suppress(ValueError):
@@ -104,6 +103,26 @@ class SharedFile:
         if job.error is not None:
             raise job.error
         return results[0]
+
+    def _see_to(self, job: _Job) -> None:
+        """Run groups until the job is done, or somebody else has done it."""
+        if threading.current_thread() is threading.main_thread():
+            # A signal may interrupt it anywhere, and only `with` leaves no lock behind then.
+            with self._lock:
+                self._lead_until_done(job)
+            return
+        # Whoever gets the lock next may wait long for the file: do not let a job that is done, or
+        # has failed, wait for that, too.
+        while not job.done:
+            if self._lock.acquire(timeout=NOTICED_WITHIN):
+                try:
+                    self._lead_until_done(job)
+                finally:
+                    self._lock.release()
+
+    def _lead_until_done(self, job: _Job) -> None:
+        while not job.done:
+            self._run_group(self._next_group())
 
     def write_one(self, doing: str, statement: Callable[[sqlite3.Cursor], T]) -> T:
         """The same for a single statement, which by itself needs no BEGIN and no COMMIT."""
