@@ -367,8 +367,8 @@ MUTANTS = (
     Mutant(
         "a step that is not known to be stored is answered from memory",
         f"{ENGINE}handle.py",
-        "                self._expect_remembered(name, held=await result_of(written))\n            return",
-        "                pass\n            return",
+        "self._expect_remembered(name, held=await result_of(written))\n            return",
+        "pass\n            return",
         (
             (
                 "tests/faults/test_sqlite_faults.py::"
