@@ -86,7 +86,7 @@ def fans(bench: Bench, sizes: Sizes) -> Measured:
 
 ROWS: tuple[Row, ...] = (
     Row("one", enqueue_one, times=3),
-    Row("bulk", enqueue_bulk),
+    Row("bulk", enqueue_bulk, times=3),
     Row("drain", drain_with_one),
     Row("drain", drain_with_two),
     Row("latency", idle_latency, times=3),
