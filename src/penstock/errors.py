@@ -254,10 +254,10 @@ class LockKept(StoreBusy):
     def __init__(self, *, waited: float, because: BaseException) -> None:
         super().__init__("write what this task waits for", waited=waited, because=because)
         sentence = (
-            f"This task has waited {waited:.0f} s for its worker to write a step, or that it goes "
-            "on, and another connection kept the SQLite write lock all the time; nothing was "
-            "written. If that is a connection of this task's own, commit or roll back before it "
-            "takes a step, waits or is deferred."
+            f"This task has waited {waited:.3g} s for its worker to write down that it has taken a "
+            "step, waits or goes on, and another connection kept the SQLite write lock; nothing "
+            "was written. If that is a connection of this task's own, commit or roll back before "
+            "it takes a step, waits or is deferred."
         )
         self.args = (sentence,)
 

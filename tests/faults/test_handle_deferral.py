@@ -200,7 +200,7 @@ def test_a_wait_inside_a_transaction_of_ones_own_is_refused_and_stops_nobody(
 
     with app.worker(slots=2):
         execution = wait.enqueue()
-        with pytest.raises(TaskFailed, match="If this thread itself has a transaction"):
+        with pytest.raises(TaskFailed, match="commit or roll back before it takes a step"):
             execution.result(timeout=PATIENCE)
         assert other.enqueue().result(timeout=PATIENCE) == "done"
 
