@@ -19,6 +19,7 @@ from penstock.engine.remembering import (
 )
 from penstock.engine.shapes import AsyncConnection, SyncConnection
 from penstock.engine.writes import encode_writes
+from penstock.errors import StoreUnavailable
 from penstock.model.durations import Duration
 from penstock.model.outcomes import end_of_run, signal_named
 from penstock.model.payloads import decode, encode
@@ -127,8 +128,9 @@ class TaskHandle(Handle):
     def _wait_until_stored(self, name: str, written: "Future[bool]") -> None:
         try:
             held = written.result()
-        finally:
+        except StoreUnavailable:
             self._recall.note_answer(name, written)  # we may have heard of it first
+            raise
         self._expect_remembered(name, held=held)
 
     def wait_for(self, *, signal: str, timeout: Duration | None = None) -> Any:  # noqa: ANN401
