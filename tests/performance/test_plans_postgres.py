@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.model.executions import Swept
+from penstock.store.postgres.session import Session
 from penstock.store.postgres.store import PostgresStore
 from tests.contract.databases import PostgresDatabase
 from tests.contract.support import claim, worker
@@ -22,6 +23,9 @@ from tests.performance.living import live_through
 FINISHED = 50_000
 MOST_ROWS = 16  # all that are live, and the events of one
 MOST_BLOCKS = 300  # a walk through the finished ones touches thousands
+CLAIMS = 30  # the driver prepares a statement at its fifth time
+COUNTS_PLANS = 140_000
+CUSTOM_AT_FIRST = 5  # for so long the server plans it for the values that it is given
 DEEP = frozenset({"task_executions", "execution_events"})
 MUST_BE_SEEN = frozenset(
     {
@@ -138,3 +142,28 @@ def test_a_claim_reads_no_more_of_a_deep_outbox_than_it_takes(
     looked_at = reads(store.steps, of=DEEP | {"task_outbox"})
     assert sequential(looked_at) == []
     assert max(step.rows for step in looked_at) <= 10
+
+
+def test_a_claim_is_planned_once_whatever_the_statistics_remember(
+    make_postgres: MakePostgres,
+) -> None:
+    """With a backlog in them, a plan for the one lane at hand looks cheaper than one for any."""
+    database = make_postgres()
+    fill_ready(database, FINISHED)
+    gather_statistics(database)
+    with closing(PostgresStore(database.url, schema=database.schema)) as store:
+        worker(store)
+        for _ in range(CLAIMS):
+            assert len(claim(store, limit=1)) == 1
+        (planned,) = store._run("look at the plans", _plans_of_claims)
+
+    assert planned == CUSTOM_AT_FIRST
+
+
+def _plans_of_claims(session: Session) -> list[int]:
+    if session.connection.info.server_version < COUNTS_PLANS:
+        pytest.skip("this server does not count its plans: that begins with PostgreSQL 14")
+    told = session.connection.execute(
+        "SELECT custom_plans FROM pg_prepared_statements WHERE statement LIKE '%handed_out%'"
+    )
+    return [row[0] for row in told.fetchall()]

@@ -77,7 +77,7 @@ def test_a_new_millisecond_starts_the_counter_anywhere() -> None:
 def test_a_counter_that_is_used_up_borrows_the_next_millisecond() -> None:
     source = IdSource(ClockByHand())
     source.next()
-    source._counter = 2**42 - 2
+    source._counter = source._carry(2**42 - 2)
     last, following = source.next(), source.next()
     assert last[14:28] == "7fff-bfff-ffff"
     assert following > last

@@ -92,17 +92,18 @@ class _Requests(SaysWhatToCall, Generic[P, T_co]):
         return f"<{type(self).__name__} {self.name!r}>"
 
     def _request(self, args: str) -> Request[T_co]:
+        # Each is asked for once: what has a `__getattr__` finds its attributes slowly.
+        options, asked = self.options, self._enqueue_options
         new = new_execution(
             self.name,
             args,
-            self._enqueue_options,
-            queue=self.options.queue,
-            priority=self.options.priority,
-            max_crashes=self.options.max_crashes,
-            follow_ups=self.options.follow_ups,
+            asked,
+            queue=options.queue,
+            priority=options.priority,
+            max_crashes=options.max_crashes,
+            follow_ups=options.follow_ups,
         )
-        notify = self._enqueue_options.get("notify", True)
-        return Request(new, self.signature.decode_result, notify)
+        return Request(new, self.signature.decode_result, asked.get("notify", True))
 
     def _enqueue(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Execution[T_co]:
         request = self._request(self.signature.encode_arguments(args, kwargs))

@@ -13,8 +13,9 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from reprlib import repr as short_repr
 from uuid import UUID
 
@@ -24,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _NANOSECONDS = 1_000_000
 _COUNTER_END = 1 << 42
-_LAST_WORD = (1 << 32) - 1
+_LOW_BITS = (1 << 16) - 1  # of the counter, in the last group of an id
 _RANDOM_BYTES = 8192
 _PLACE_DIGITS = 6  # hexadecimal: the ids of a run's tasks are its own, counted up
 _ELEMENT_BITS = 14  # of them, for the elements of a task that runs for each of a list
@@ -86,7 +87,7 @@ class IdSource:
         self._lock = threading.RLock()
         self._millisecond = -1
         self._counter = 0
-        self._head = ""
+        self._prefix = ""  # all that ids of one millisecond share, for 65,536 of them
         self._words = _random_words()
 
     def next(self) -> str:
@@ -96,30 +97,31 @@ class IdSource:
             counter = self._counter + 1
             if millisecond > self._millisecond:
                 counter = self._enter(millisecond)
-            elif counter == _COUNTER_END:
-                counter = self._enter(self._millisecond + 1)
+            elif not counter & _LOW_BITS:
+                counter = self._carry(counter)
             self._counter = counter
-            head = self._head
-            word = self._random_word() & _LAST_WORD
-        # One number for all, which is faster than a format for each: 12 bits of the counter behind
-        # a one that keeps their zeros, the variant, 14 and 16 bits more, and the random ones.
-        high, middle, low = counter >> 30, counter >> 16 & 0x3FFF, counter & 0xFFFF
-        digits = hex(1 << 76 | high << 64 | 1 << 63 | middle << 48 | low << 32 | word)
-        return f"{head}{digits[3:6]}-{digits[6:10]}-{digits[10:]}"
+            prefix = self._prefix
+            word = next(self._words)
+        # One number for the rest, behind a one that keeps its zeros: faster than a format.
+        return prefix + hex(1 << 48 | (counter & _LOW_BITS) << 32 | word)[3:]
 
     def _enter(self, millisecond: int) -> int:
         self._millisecond = millisecond
-        self._head = f"{millisecond >> 16:08x}-{millisecond & 0xFFFF:04x}-7"
         # The top bit stays clear: room for 2**41 ids before the counter is used up.
-        return self._random_word() >> 23
+        counter = next(self._words) << 9 | next(self._words) >> 23
+        self._prefix = self._prefix_of(counter)
+        return counter
 
-    def _random_word(self) -> int:
-        # Not a generator: a signal handler cannot enter one that is running.
-        word = next(self._words, None)
-        if word is None:
-            self._words = _random_words()
-            word = next(self._words)
-        return word
+    def _carry(self, counter: int) -> int:
+        if counter == _COUNTER_END:
+            return self._enter(self._millisecond + 1)
+        self._prefix = self._prefix_of(counter)
+        return counter
+
+    def _prefix_of(self, counter: int) -> str:
+        high, middle = counter >> 30, 0x8000 | counter >> 16 & 0x3FFF
+        moment = self._millisecond
+        return f"{moment >> 16:08x}-{moment & 0xFFFF:04x}-7{high:03x}-{middle:04x}-"
 
 
 def new_id() -> str:
@@ -226,8 +228,13 @@ def lowest_id_at(moment: datetime) -> str:
 
 
 def _random_words() -> Iterator[int]:
-    # A system call for every id would cost more than all the rest of it.
-    return iter(memoryview(os.urandom(_RANDOM_BYTES)).cast("Q"))
+    # A system call for every id would cost more than all the rest of it. And not a generator: a
+    # signal handler cannot enter one that is running.
+    return chain.from_iterable(iter(_some_random_words, None))
+
+
+def _some_random_words() -> Iterable[int]:
+    return memoryview(os.urandom(_RANDOM_BYTES)).cast("I")
 
 
 _source = IdSource()

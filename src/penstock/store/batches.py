@@ -141,7 +141,13 @@ def refuse_unstorable(new: NewExecution) -> None:
     Raises:
         StoreRefused: one of them has a NUL in it, or is no text.
     """
-    texts = (new.id, new.task, new.queue, new.args, new.follow_ups or "", new.trace or "")
+    refuse_unstorable_texts(
+        (new.id, new.task, new.queue, new.args, new.follow_ups or "", new.trace or "")
+    )
+
+
+def refuse_unstorable_texts(texts: Sequence[str]) -> None:
+    """The same for any texts of executions."""
     together = "".join(texts)
     if not together.isascii() or "\x00" in together:
         for text in texts:

@@ -13,11 +13,13 @@ def array(items: Iterable[object]) -> str:
     return "{" + ",".join([str(item) for item in items]) + "}"
 
 
-def text_array(texts: Iterable[str]) -> str:
+def text_array(texts: Iterable[str | None]) -> str:
     return "{" + ",".join([_quoted(text) for text in texts]) + "}"
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: str | None) -> str:
+    if text is None:
+        return "NULL"
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

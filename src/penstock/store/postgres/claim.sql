@@ -31,6 +31,8 @@ SELECT queue, priority, suspect FROM lane;
 -- LATERAL under one LIMIT: rows are locked one by one as they are pulled, lane after lane,
 -- so none is locked that is not taken. MATERIALIZED: a nested loop would repeat the scan
 -- and claim past the limit.
+-- (SELECT :value): a plan for one lane looks cheaper than one for any number of them, and would be made
+-- anew for each claim, which takes longer than the claim. Like this the planner cannot tell.
 -- The outbox by ctid, the tasks by an array of ids: no plan can read others to get at these,
 -- where a join to the CTE could hash the whole table, or walk it for every row. What belongs
 -- to an id is found in arrays that are sorted by it, because width_bucket halves its way there.
@@ -39,8 +41,8 @@ WITH alive AS MATERIALIZED (
     FROM penstock.workers WHERE id = :worker_id FOR KEY SHARE
 ), lane AS MATERIALIZED (
     SELECT lane.queue, lane.priority, lane.suspect, lane.low_water, lane.most
-    FROM alive, unnest(:queues::text[], :priorities::integer[], :suspects::boolean[],
-                       :low_waters::bigint[], :most::integer[])
+    FROM alive, unnest((SELECT :queues::text[]), (SELECT :priorities::integer[]), (SELECT :suspects::boolean[]),
+                       (SELECT :low_waters::bigint[]), (SELECT :most::integer[]))
         WITH ORDINALITY AS lane (queue, priority, suspect, low_water, most, turn)
     WHERE NOT EXISTS (SELECT FROM penstock.paused_queues AS paused WHERE paused.queue = lane.queue)
     ORDER BY lane.turn
@@ -51,12 +53,12 @@ WITH alive AS MATERIALIZED (
         FROM penstock.task_outbox AS outbox
         WHERE outbox.queue = lane.queue AND outbox.priority = lane.priority
           AND outbox.suspect = lane.suspect AND outbox.seq >= lane.low_water
-          AND outbox.task = ANY (:tasks::text[])
+          AND outbox.task = ANY ((SELECT :tasks::text[])::text[])
         ORDER BY outbox.seq
         LIMIT lane.most
         FOR UPDATE SKIP LOCKED
     ) AS next
-    LIMIT :limit
+    LIMIT (SELECT :limit::bigint)
 ), handed_out AS (
     DELETE FROM penstock.task_outbox WHERE ctid = ANY (ARRAY(SELECT place FROM due))
 ), moved AS (

@@ -138,17 +138,21 @@ SELECT CASE WHEN :notify::text = 'yes' THEN pg_notify(penstock.wake_channel(:que
 
 -- name: create_ready
 -- The same for many that nothing holds back. One that is there already fails the statement, so
--- nothing has to be compared with what was written. The two events of an execution follow each
--- other: the index of the history then grows at its end, and is smaller by a third.
+-- nothing has to be compared with what was written. What all of them have in common comes once, and
+-- its array is empty: unnest fills up with NULL. As JSON, to take them apart was a quarter of the
+-- server's work. The two events of an execution follow each other: the index of the history then
+-- grows at its end, and is smaller by a third.
 WITH moment AS MATERIALIZED (
     SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
 ), incoming AS MATERIALIZED (
     SELECT new.id, coalesce(new.task, :task::text) AS task, coalesce(new.queue, :queue::text) AS queue,
            coalesce(new.priority, :priority::text::integer) AS priority, new.args,
-           coalesce(new.max_crashes, :max_crashes::text::integer) AS max_crashes, new.follow_ups, new.trace
-    FROM json_to_recordset(:batch::text::json) AS new (
-        id uuid, task text, queue text, priority integer, args text, max_crashes integer, follow_ups text, trace text
-    )
+           coalesce(new.max_crashes, :max_crashes::text::integer) AS max_crashes,
+           coalesce(new.follow_ups, :follow_ups::text) AS follow_ups, coalesce(new.trace, :trace::text) AS trace
+    FROM unnest(
+        :ids::text::uuid[], :args::text::text[], :tasks::text::text[], :queues::text::text[],
+        :priorities::text::integer[], :crashes::text::integer[], :follows::text::text[], :traces::text::text[]
+    ) AS new (id, args, task, queue, priority, max_crashes, follow_ups, trace)
 ), created AS (
     INSERT INTO penstock.task_executions (
         id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, trace, created_at

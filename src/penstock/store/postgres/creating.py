@@ -8,12 +8,29 @@ from psycopg.errors import UniqueViolation
 
 from penstock.model.executions import Created, NewExecution
 from penstock.model.states import State
-from penstock.store.batches import encode_new, encode_one, encode_strings
+from penstock.store.batches import (
+    encode_new,
+    encode_one,
+    encode_strings,
+    refuse_unstorable_texts,
+)
+from penstock.store.postgres.arrays import text_array
 from penstock.store.postgres.session import Session
 from penstock.store.scripts import Row, Script, Step, undone_on_error
 from penstock.store.sql import Statement
 
 IN_A_STATEMENT = 1_000
+
+# What executions of one call have in common nearly always, and what `create_ready` calls it where
+# they do not.
+_TOLD_ONCE = {
+    "task": "tasks",
+    "queue": "queues",
+    "priority": "priorities",
+    "max_crashes": "crashes",
+    "follow_ups": "follows",
+    "trace": "traces",
+}
 
 
 def create(
@@ -47,6 +64,18 @@ def create_fresh(session: Session, new: NewExecution, *, notify: bool) -> list[C
     except UniqueViolation:
         return None
     return [Created(new.id, created=True, state=State.READY)]
+
+
+def create_ready(
+    session: Session, executions: Sequence[NewExecution], *, notify: bool
+) -> list[Created] | None:
+    """The same for several, in one statement."""
+    parameters = {**_encode_ready(executions), **_moment(session.now, notify)}
+    try:
+        session.rows("create_ready", **parameters)
+    except UniqueViolation:
+        return None
+    return _all_ready(executions)
 
 
 def create_many(
@@ -90,21 +119,48 @@ class _Part:
         self._ready = all(new.is_free for new in executions)
 
     def send(self) -> None:
-        more = _moment(self._session.now, self._notify)
-        name = "create_ready" if self._ready else "create"
-        if not self._ready:
-            more["held"] = "no"
-        self._cursor = self._session.send(name, **encode_new(self._executions), **more)
+        moment = _moment(self._session.now, self._notify)
+        if self._ready:
+            values = _encode_ready(self._executions)
+            self._cursor = self._session.send("create_ready", **values, **moment)
+        else:
+            batch = encode_new(self._executions)
+            self._cursor = self._session.send("create", **batch, held="no", **moment)
 
     def answers(self) -> list[Created] | None:
         """Wait for it to be written; None if one of them is there already."""
         rows = self._cursor.fetchall()
         if self._ready:
-            return [Created(new.id, True, State.READY) for new in self._executions]  # noqa: FBT003
+            return _all_ready(self._executions)
         states = dict(_states(rows))
         if len(states) < len(self._executions):
             return None
         return [Created(new.id, True, states[n]) for n, new in enumerate(self._executions)]  # noqa: FBT003
+
+
+def _all_ready(executions: Sequence[NewExecution]) -> list[Created]:
+    return [Created(new.id, True, State.READY) for new in executions]  # noqa: FBT003
+
+
+def _encode_ready(executions: Sequence[NewExecution]) -> dict[str, str | None]:
+    """Return parameters: an array for each column, or what all of them have there."""
+    columns: list[list[str | int | None]] = [
+        [getattr(new, name) for new in executions] for name in _TOLD_ONCE
+    ]
+    ids = [new.id for new in executions]
+    args = [new.args for new in executions]
+    names = {value for column in columns for value in column if isinstance(value, str)}
+    refuse_unstorable_texts([*ids, *args, *names])
+    parameters: dict[str, str | None] = {"ids": text_array(ids), "args": text_array(args)}
+    for (name, plural), column in zip(_TOLD_ONCE.items(), columns, strict=True):
+        shared = column.count(column[0]) == len(column)
+        parameters[name] = _as_text(column[0]) if shared else None
+        parameters[plural] = "{}" if shared else text_array(map(_as_text, column))
+    return parameters
+
+
+def _as_text(value: str | int | None) -> str | None:
+    return None if value is None else str(value)
 
 
 def _moment(now: datetime | None, notify: bool) -> dict[str, str | None]:  # noqa: FBT001

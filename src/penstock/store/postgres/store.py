@@ -68,7 +68,13 @@ from penstock.store.postgres import (
     waiting,
 )
 from penstock.store.postgres.connecting import Connections
-from penstock.store.postgres.creating import IN_A_STATEMENT, create, create_fresh, create_many
+from penstock.store.postgres.creating import (
+    IN_A_STATEMENT,
+    create,
+    create_fresh,
+    create_many,
+    create_ready,
+)
 from penstock.store.postgres.deadlines import WatchedConnection
 from penstock.store.postgres.session import Session
 from penstock.store.postgres.wakeups import PostgresDistributor
@@ -146,10 +152,13 @@ class PostgresStore(Steered, Remembers, Attempts, OnCallers):
 
         def write(session: Session) -> list[Created]:
             created = None
-            if len(executions) == 1 and executions[0].is_free:
+            if len(executions) > IN_A_STATEMENT:
+                if free and Pipeline.is_supported():
+                    created = create_many(session, executions, notify=notify)
+            elif len(executions) == 1 and executions[0].is_free:
                 created = create_fresh(session, executions[0], notify=notify)
-            elif free and len(executions) > IN_A_STATEMENT and Pipeline.is_supported():
-                created = create_many(session, executions, notify=notify)
+            elif all(new.is_free for new in executions):
+                created = create_ready(session, executions, notify=notify)
             if created is not None:
                 return created
             script = self._creating(executions, notify=notify)
