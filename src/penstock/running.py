@@ -1,6 +1,5 @@
 """Running a worker: what can be chosen, and how signals stop it."""
 
-import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -103,6 +102,8 @@ def run_in_foreground(worker: "Worker", *, until_idle: bool) -> bool:
         while not stop.wait(1.0):
             pass
         worker.stop(hurry=hurry)
+    import signal  # noqa: PLC0415 - only when used
+
     return signal.SIGINT in received
 
 
@@ -114,6 +115,8 @@ def _wait_until_idle(worker: "Worker", stop: threading.Event) -> None:
 @contextmanager
 def _signals(stop: threading.Event, hurry: threading.Event) -> Iterator[list[int]]:
     """Take signals for what they mean to a worker, in a list of those that have come."""
+    import signal  # noqa: PLC0415 - only when used
+
     numbers: list[int] = []
 
     def received(number: int, _frame: FrameType | None) -> None:

@@ -135,6 +135,7 @@ def test_an_import_leaves_out_what_only_workers_need() -> None:
     assert "penstock.app" in loaded
     assert not {f"penstock.{part}" for part in WORKER_PARTS} & loaded
     assert not {"asyncio", "hashlib", "penstock.settings", "psycopg", "sqlite3"} & loaded
+    assert not {"concurrent.futures", "json", "logging", "pathlib", "signal"} & loaded
     assert not set(OTHERS) & loaded
 
 

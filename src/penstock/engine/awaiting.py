@@ -4,17 +4,14 @@ To import it takes a fifth of the time of `import penstock`, and a program that 
 functions never awaits anything. Whoever does has it already.
 """
 
-import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-
-log = logging.getLogger("penstock")
+    from concurrent.futures import Future
 
 LONGEST_GRAIN = 0.05
 WARN_AFTER = 1.0
@@ -43,7 +40,9 @@ def sleep_through(pauses: Iterable[float]) -> Iterator[None]:
         if not warned and time.monotonic() - begun > WARN_AFTER:
             warned = True
             if is_on_working_loop():
-                log.warning(
+                import logging  # noqa: PLC0415 - as above: nothing else on the way of an import needs it
+
+                logging.getLogger("penstock").warning(
                     "result() holds up the event loop that a worker runs its async tasks on, and "
                     "waits for ever if it waits for one of them: write `await ….aresult()`"
                 )

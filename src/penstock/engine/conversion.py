@@ -10,7 +10,6 @@ import typing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +18,7 @@ from msgspec.inspect import CustomType, DataclassType, Field, Type, type_info
 
 from penstock.model.context import Context
 
-_WHERE = re.compile(r"(?s)(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>[^`]*)`)?")
+_WHERE = r"(?s)(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>[^`]*)`)?"
 
 _SUPPORTED = (
     "Use plain data (str, int, float, bool, None, list, dict, tuple, set), dataclasses, Structs, "
@@ -27,8 +26,8 @@ _SUPPORTED = (
     "for any other object pass its id, and load it in the task"
 )
 _ONE_OF_THEM = "Annotate one of them, or a dataclass with a field for each"
+_NO_PATH = "Annotate str, and pass str(path): a path means something on one machine only"
 _INSTEAD: Mapping[type, str] = {
-    PurePath: "Annotate str, and pass str(path): a path means something on one machine only",
     deque: "Annotate list",
     dict: "Annotate dict",
     str: "Annotate str, or a NewType of it",
@@ -170,7 +169,7 @@ def _refused_by_model(error: ValueError) -> _ModelRefused:
 
 
 def _misfit(error: Exception) -> Misfit:
-    match = _WHERE.fullmatch(str(error))
+    match = re.fullmatch(_WHERE, str(error))
     if not isinstance(error, msgspec.DecodeError) or match is None:
         return Misfit("", f"{type(error).__name__}: {_first_line(str(error))}")
     path = match["path"] or ""
@@ -210,7 +209,9 @@ def _unsupported_class(kind: type) -> UnsupportedAnnotation:
             f"uses {name}, a pydantic dataclass, which would skip its validation",
             "Make it a pydantic BaseModel, or a standard dataclass",
         )
-    for base, instead in _INSTEAD.items():
+    from pathlib import PurePath  # noqa: PLC0415 - only where something is refused
+
+    for base, instead in {PurePath: _NO_PATH, **_INSTEAD}.items():
         if isinstance(kind, type) and issubclass(kind, base):
             return UnsupportedAnnotation(f"uses {name}, which JSON cannot hold", instead)
     return UnsupportedAnnotation(f"uses {name}, which JSON cannot hold")

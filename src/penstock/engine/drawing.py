@@ -13,7 +13,7 @@ _RESERVED = frozenset(
     {"call", "class", "click", "default", "direction", "end", "flowchart", "graph", "href", "style"}
     | {"classdef", "linkstyle", "subgraph"}
 )
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 def as_mermaid(graph: Graph) -> str:
@@ -78,7 +78,7 @@ def _about(graph: Graph, node: Node) -> Iterator[str]:
 
 
 def _node_name(node: Node, place: int) -> str:
-    plain = _PLAIN.fullmatch(node.name) and node.name.lower() not in _RESERVED
+    plain = re.fullmatch(_PLAIN, node.name) and node.name.lower() not in _RESERVED
     return node.name if plain else f"task_{place}"
 
 

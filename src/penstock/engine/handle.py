@@ -2,8 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from penstock.engine.awaiting import in_thread, nap, result_of
 from penstock.engine.deferrals import Check, GiveUpSlot, Next, TakeSlot, Wait
@@ -23,6 +22,9 @@ from penstock.errors import StoreUnavailable
 from penstock.model.durations import Duration
 from penstock.model.outcomes import end_of_run, signal_named
 from penstock.model.payloads import decode, encode
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["AsyncTaskHandle", "Defer", "Desk", "NoDeferralHere", "TaskHandle"]
 

@@ -1,9 +1,7 @@
 """What both kinds of handle have in common, and what they ask of the worker around them."""
 
-import logging
-from concurrent.futures import Future
 from datetime import datetime, timedelta
-from typing import NoReturn, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,7 +23,8 @@ from penstock.model.payloads import encode
 from penstock.model.runs import NewRun
 from penstock.store.contract import Store
 
-log = logging.getLogger("penstock.worker")
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -209,6 +208,9 @@ class Handle:
             held = self._desk.store.progress(self._claimed.lease, progress)
         except StoreUnavailable as error:
             # Nobody sees it now; the work goes on, and so does the next word about it.
+            import logging  # noqa: PLC0415 - a tenth of `import penstock`, and rarely needed
+
+            log = logging.getLogger("penstock.worker")
             log.debug("cannot show the progress of %s: %s", self.execution_id, error)
             return
         if not held:

@@ -5,7 +5,6 @@ only after that look. Hooks are called on the threads that do the work. An error
 them raises is logged once and changes nothing else.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -13,8 +12,6 @@ from penstock.engine.vitals import Living
 from penstock.model.executions import Claimed, Lease, NewExecution, Recovered
 from penstock.model.outcomes import Completed, Outcome
 from penstock.model.runs import NewRun
-
-log = logging.getLogger("penstock.hooks")
 
 
 class AttemptBegan(NamedTuple):
@@ -183,7 +180,9 @@ class HookSet(Hooks):
                 # By identity: nobody promises that hooks can be hashed.
                 if (id(hooks), told) not in self._complained:
                     self._complained.add((id(hooks), told))
-                    log.exception(
+                    import logging  # noqa: PLC0415 - a tenth of `import penstock`, and rarely needed
+
+                    logging.getLogger("penstock.hooks").exception(
                         "%s.%s raised; work goes on, and further errors of it are not logged",
                         type(hooks).__name__,
                         told,

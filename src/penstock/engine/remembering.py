@@ -7,9 +7,8 @@ for. Steps are how it finds its way back: what it has done, it does not do again
 import re
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
@@ -28,6 +27,9 @@ from penstock.model.payloads import decode, encode
 from penstock.model.runs import NewRun
 from penstock.store.contract import Store
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -35,8 +37,8 @@ LONGEST_NAME = 200
 
 # As `signal_named` and `Recall.next_run` make them.
 _OURS = {
-    "wait_for": re.compile(re.escape(signal_named("")) + ".*"),
-    "run": re.compile("run .+ [1-9][0-9]*"),
+    "wait_for": re.escape(signal_named("")) + ".*",
+    "run": "run .+ [1-9][0-9]*",
 }
 
 _decode_text = msgspec.json.Decoder(str).decode
@@ -95,7 +97,7 @@ def checked_step(name: object) -> str:
     """The same for a step: what waits and runs are remembered under is stored beside it."""
     step = checked_name("step", name)
     for whose, taken in _OURS.items():
-        if taken.fullmatch(step):
+        if re.fullmatch(taken, step):
             raise InvalidName("step", step, because=f"handle.{whose} remembers under such names")
     return step
 

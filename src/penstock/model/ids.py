@@ -33,9 +33,10 @@ _ELEMENT_BITS = 14  # of them, for the elements of a task that runs for each of 
 MOST_TASKS = (1 << 4 * _PLACE_DIGITS - _ELEMENT_BITS) - 2
 MOST_ELEMENTS = 10_000
 
-_CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_COMPACT = re.compile(r"[0-9a-f]{32}")
-_VERSION_7 = re.compile(r".{14}7.{4}[89ab]")
+# Not compiled before they are used: that takes longer than the rest of this module.
+_CANONICAL = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_COMPACT = r"[0-9a-f]{32}"
+_VERSION_7 = r".{14}7.{4}[89ab]"
 
 
 class InvalidId(PenstockError, ValueError):
@@ -185,12 +186,12 @@ def parse_id(value: str | UUID) -> str:
     if not isinstance(value, str):
         raise InvalidId(value, f"a {type(value).__name__} is neither a text nor a UUID")
     # Not by uuid.UUID(), which takes hyphens anywhere and underscores for digits.
-    if _CANONICAL.fullmatch(value):
+    if re.fullmatch(_CANONICAL, value):
         return str(value)
     text = value.strip().lower()
-    if _CANONICAL.fullmatch(text):
+    if re.fullmatch(_CANONICAL, text):
         return text
-    if _COMPACT.fullmatch(text):
+    if re.fullmatch(_COMPACT, text):
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
     raise InvalidId(value, "it is not a UUID")
 
@@ -202,7 +203,7 @@ def time_of(execution_id: str | UUID) -> datetime:
         InvalidId: it is not a UUIDv7.
     """
     text = parse_id(execution_id)
-    if not _VERSION_7.match(text):
+    if not re.match(_VERSION_7, text):
         raise InvalidId(execution_id, "a UUID of another version than 7 carries no such time")
     millisecond = int(text[:8] + text[9:13], 16)
     try:

@@ -9,7 +9,6 @@ through the value, to name the culprit or to find that there is none.
 """
 
 import dataclasses
-import json
 import math
 from collections.abc import Iterable, Iterator
 from enum import Enum
@@ -229,6 +228,8 @@ def _fields(value: object) -> Iterator[tuple[str, object]] | None:
 
 
 def _step(name: str) -> str:
+    import json  # noqa: PLC0415 - only where something is refused
+
     return f".{name}" if name.isidentifier() else f"[{json.dumps(name)}]"
 
 
@@ -274,6 +275,8 @@ def _refuse_size(size: int, *, path: str) -> NoReturn:
 
 
 def _refuse_unreadable(text: str, error: Exception) -> NoReturn:
+    import json  # noqa: PLC0415 - only where something is refused
+
     # The standard library reads NaN, 1e400 and half surrogate pairs: then they have a path.
     try:
         value = json.loads(text)

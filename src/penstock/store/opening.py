@@ -1,7 +1,5 @@
 """From a URL to a store; the driver is imported only when it is needed."""
 
-from urllib.parse import unquote
-
 from penstock.errors import PenstockError, StoreError
 from penstock.model.clock import Clock
 from penstock.store.contract import Store
@@ -63,5 +61,7 @@ def open_store(
 
 def sqlite_path(url: str) -> str:
     """`sqlite:///name` is relative, `sqlite:////name` absolute, `sqlite:///:memory:` in memory."""
+    from urllib.parse import unquote  # noqa: PLC0415 - only when used
+
     path = unquote(url.removeprefix("sqlite://").split("?")[0])
     return path.removeprefix("/") or ":memory:"
