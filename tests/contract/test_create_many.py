@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 
 import pytest
 from msgspec.structs import replace
 
 from penstock.errors import StoreRefused
 from penstock.model.executions import Created, NewExecution
+from penstock.model.payloads import encode
 from penstock.model.states import State
 from penstock.store.contract import Store
 from tests.contract.databases import Database, PostgresDatabase, count
@@ -108,6 +110,10 @@ def _no_id(one: NewExecution) -> NewExecution:
     return replace(one, id="\x00")
 
 
+AWKWARD = [
+    "plain", "NULL", "{}", "a,b", 'a "quoted" word', "back\\slash", "\\", '"', " spaces ",
+    "ünïcode", "'",
+]  # fmt: skip
 SPOILT = [_nul_in_queue, _half_a_sign_in_task, _nul_in_trace, _no_id]
 
 
@@ -126,13 +132,38 @@ def test_one_that_cannot_be_stored_refuses_thousands_and_nothing_is_left(
 
 
 @pytest.mark.parametrize("spoil", SPOILT)
+@pytest.mark.parametrize("beside", [0, 1])
 def test_a_single_one_that_cannot_be_stored_is_refused(
-    store: Store, database: Database, spoil: Callable[[NewExecution], NewExecution]
+    store: Store,
+    database: Database,
+    spoil: Callable[[NewExecution], NewExecution],
+    beside: int,
 ) -> None:
     with pytest.raises(StoreRefused):
-        store.create([spoil(new())])
+        store.create([*(new() for _ in range(beside)), spoil(new())])
     assert count(database, "task_executions") == 0
     assert enqueue(store)
+
+
+@pytest.mark.parametrize("times", [1, MANY])
+def test_what_each_of_a_call_has_for_itself_does_not_mix(
+    store: Store, database: Database, times: int
+) -> None:
+    batch = [
+        replace(
+            new(task=text, queue=text, args=encode(text), priority=n % 3, max_crashes=n % 5),
+            follow_ups=None if n % 2 else encode([text]),
+            trace=encode(text) if n % 3 else None,
+        )
+        for n, text in enumerate((AWKWARD * times)[: max(len(AWKWARD), times)])
+    ]
+    assert store.create(batch) == [written(one) for one in batch]
+
+    columns = ("task", "queue", "args", "priority", "max_crashes", "follow_ups", "trace")
+    stored = database.query(f"SELECT {', '.join(columns)} FROM task_executions ORDER BY id")
+    assert stored == [attrgetter(*columns)(one) for one in batch]
+    placed = database.query("SELECT task, queue, priority FROM task_outbox ORDER BY seq")
+    assert placed == [(one.task, one.queue, one.priority) for one in batch]
 
 
 def test_a_single_one_keeps_what_follows_it_and_its_trace(store: Store) -> None:

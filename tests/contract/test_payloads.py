@@ -4,7 +4,7 @@ import pytest
 
 from penstock.model.outcomes import Completed, Failed
 from penstock.store.contract import Store
-from tests.contract.support import claim, enqueue, get, last_event, run_one, worker
+from tests.contract.support import claim, enqueue, get, last_event, new, run_one, worker
 
 PAYLOADS = {
     "one megabyte": json.dumps({"text": "x" * 1_000_000}),
@@ -55,8 +55,7 @@ def test_errors_come_back_byte_for_byte_and_in_the_history(store: Store, payload
 
 def test_payloads_of_a_batch_do_not_mix(store: Store) -> None:
     worker(store)
-    for payload in PAYLOADS.values():
-        enqueue(store, args=payload)
+    store.create([new(args=payload) for payload in PAYLOADS.values()])
     batch = claim(store, limit=100)
 
     store.settle([Completed(lease=one.lease, result=one.args) for one in batch])

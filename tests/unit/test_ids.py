@@ -84,6 +84,44 @@ def test_a_counter_that_is_used_up_borrows_the_next_millisecond() -> None:
     assert time_of(following) == NOON + MILLISECOND
 
 
+def test_an_interruption_while_random_bits_are_fetched_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = IdSource(ClockByHand())
+    before = [source.next()]
+
+    def interrupt(_size: int) -> bytes:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "urandom", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            before.extend(source.next() for _ in range(10_000))
+    assert source.next() > before[-1]
+
+
+def test_a_signal_handler_gets_a_whole_id_while_the_first_one_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = IdSource(ClockByHand())
+    source._words = iter(())
+    fetch = os.urandom
+    handled: list[str] = []
+
+    def interrupted(size: int) -> bytes:
+        words = fetch(size)
+        if not handled:
+            handled.append("")
+            handled[0] = source.next()
+        return words
+
+    monkeypatch.setattr(os, "urandom", interrupted)
+    made = source.next()
+    assert parse_id(handled[0]) == handled[0]
+    assert made != handled[0]
+    assert source.next() > made
+
+
 def test_threads_never_get_the_same_id_and_each_sees_its_own_rise() -> None:
     source = IdSource(ClockByHand())
     made: list[list[str]] = [[] for _ in range(4)]

@@ -40,7 +40,7 @@ def sleep_through(pauses: Iterable[float]) -> Iterator[None]:
         if not warned and time.monotonic() - begun > WARN_AFTER:
             warned = True
             if is_on_working_loop():
-                import logging  # noqa: PLC0415 - as above: nothing else on the way of an import needs it
+                import logging  # noqa: PLC0415 - a tenth of `import penstock`, and rarely needed
 
                 logging.getLogger("penstock").warning(
                     "result() holds up the event loop that a worker runs its async tasks on, and "

@@ -13,9 +13,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from reprlib import repr as short_repr
 from uuid import UUID
 
@@ -88,8 +87,8 @@ class IdSource:
         self._lock = threading.RLock()
         self._millisecond = -1
         self._counter = 0
-        self._prefix = ""  # all that ids of one millisecond share, for 65,536 of them
-        self._words = _random_words()
+        self._prefix = ""  # what ids of one millisecond have in common, up to 65,536 of them
+        self._words = iter(_random_words())
 
     def next(self) -> str:
         """Return an id greater than all that this source has returned before."""
@@ -102,27 +101,32 @@ class IdSource:
                 counter = self._carry(counter)
             self._counter = counter
             prefix = self._prefix
-            word = next(self._words)
+            word = next(self._words, None)
+            if word is None:
+                word = self._next_word()
         # One number for the rest, behind a one that keeps its zeros: faster than a format.
         return prefix + hex(1 << 48 | (counter & _LOW_BITS) << 32 | word)[3:]
 
     def _enter(self, millisecond: int) -> int:
-        self._millisecond = millisecond
         # The top bit stays clear: room for 2**41 ids before the counter is used up.
-        counter = next(self._words) << 9 | next(self._words) >> 23
-        self._prefix = self._prefix_of(counter)
+        counter = self._next_word() << 9 | self._next_word() >> 23
+        # Side by side: a signal handler must not find one of them without the other.
+        self._prefix, self._millisecond = _prefix_of(millisecond, counter), millisecond
         return counter
 
     def _carry(self, counter: int) -> int:
         if counter == _COUNTER_END:
             return self._enter(self._millisecond + 1)
-        self._prefix = self._prefix_of(counter)
+        self._prefix = _prefix_of(self._millisecond, counter)
         return counter
 
-    def _prefix_of(self, counter: int) -> str:
-        high, middle = counter >> 30, 0x8000 | counter >> 16 & 0x3FFF
-        moment = self._millisecond
-        return f"{moment >> 16:08x}-{moment & 0xFFFF:04x}-7{high:03x}-{middle:04x}-"
+    def _next_word(self) -> int:
+        # Not a generator: a signal handler cannot enter one that is running.
+        word = next(self._words, None)
+        if word is None:
+            self._words = iter(_random_words())
+            word = next(self._words)
+        return word
 
 
 def new_id() -> str:
@@ -228,13 +232,13 @@ def lowest_id_at(moment: datetime) -> str:
     return f"{millisecond >> 16:08x}-{millisecond & 0xFFFF:04x}-7000-8000-000000000000"
 
 
-def _random_words() -> Iterator[int]:
-    # A system call for every id would cost more than all the rest of it. And not a generator: a
-    # signal handler cannot enter one that is running.
-    return chain.from_iterable(iter(_some_random_words, None))
+def _prefix_of(millisecond: int, counter: int) -> str:
+    high, middle = counter >> 30, 0x8000 | counter >> 16 & 0x3FFF
+    return f"{millisecond >> 16:08x}-{millisecond & 0xFFFF:04x}-7{high:03x}-{middle:04x}-"
 
 
-def _some_random_words() -> Iterable[int]:
+def _random_words() -> Iterable[int]:
+    # A system call for every id would cost more than all the rest of it.
     return memoryview(os.urandom(_RANDOM_BYTES)).cast("I")
 
 

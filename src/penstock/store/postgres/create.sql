@@ -145,14 +145,14 @@ SELECT CASE WHEN :notify::text = 'yes' THEN pg_notify(penstock.wake_channel(:que
 WITH moment AS MATERIALIZED (
     SELECT coalesce(:now::text::timestamptz, clock_timestamp()) AS now
 ), incoming AS MATERIALIZED (
-    SELECT new.id, coalesce(new.task, :task::text) AS task, coalesce(new.queue, :queue::text) AS queue,
+    SELECT new.n, new.id, coalesce(new.task, :task::text) AS task, coalesce(new.queue, :queue::text) AS queue,
            coalesce(new.priority, :priority::text::integer) AS priority, new.args,
            coalesce(new.max_crashes, :max_crashes::text::integer) AS max_crashes,
            coalesce(new.follow_ups, :follow_ups::text) AS follow_ups, coalesce(new.trace, :trace::text) AS trace
     FROM unnest(
         :ids::text::uuid[], :args::text::text[], :tasks::text::text[], :queues::text::text[],
         :priorities::text::integer[], :crashes::text::integer[], :follows::text::text[], :traces::text::text[]
-    ) AS new (id, args, task, queue, priority, max_crashes, follow_ups, trace)
+    ) WITH ORDINALITY AS new (id, args, task, queue, priority, max_crashes, follow_ups, trace, n)
 ), created AS (
     INSERT INTO penstock.task_executions (
         id, root_id, task, queue, priority, args, state, max_crashes, follow_ups, trace, created_at
@@ -161,7 +161,7 @@ WITH moment AS MATERIALIZED (
     FROM incoming
 ), ready AS (
     INSERT INTO penstock.task_outbox (task_execution_id, queue, priority, task)
-    SELECT id, queue, priority, task FROM incoming
+    SELECT id, queue, priority, task FROM incoming ORDER BY n
 ), told AS (
     INSERT INTO penstock.execution_events (root_id, task_execution_id, type, at)
     SELECT id, id, unnest(ARRAY['task.created', 'task.marked_ready']), (SELECT now FROM moment) FROM incoming
