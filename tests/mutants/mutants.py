@@ -163,6 +163,31 @@ MUTANTS = (
         "claim_ready",
     ),
     Mutant(
+        "postgres: the planner sees what a claim asks for",
+        f"{PG}claim.sql",
+        "LIMIT (SELECT :limit::bigint)",
+        "LIMIT :limit::bigint",
+        (
+            (
+                "tests/performance/test_plans_postgres.py::"
+                "test_a_claim_is_planned_once_whatever_the_statistics_remember"
+            ),
+        ),
+        "claim_ready",
+    ),
+    Mutant(
+        "postgres: a bulk is sent before its texts are looked at",
+        f"{PG}creating.py",
+        "    refuse_unstorable_texts([*ids, *args, *names])\n",
+        "",
+        (
+            (
+                "tests/contract/test_create_many.py::"
+                "test_a_single_one_that_cannot_be_stored_is_refused"
+            ),
+        ),
+    ),
+    Mutant(
         "postgres: UNIQUE is taken from the outbox",
         f"{PG}migrations/0001_initial.sql",
         "task_execution_id uuid    PRIMARY KEY,",
