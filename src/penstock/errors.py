@@ -33,8 +33,7 @@ Modules that check one kind of value define its error beside it: `InvalidDuratio
 `RetryAfter`, stands beside the retry policy that listens to it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
 class PenstockError(Exception):
@@ -55,6 +54,13 @@ def _rebuilt(
     return error
 
 
+def nearest(name: str, among: Iterable[str]) -> str | None:
+    """Return which of these was probably meant; None if it is like none of them."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only where something is refused
+
+    return next(iter(get_close_matches(name, list(among), n=1)), None)
+
+
 class IllegalTransition(PenstockError):
     """An event that cannot happen to a task in this state."""
 
@@ -72,9 +78,9 @@ class UnknownTask(PenstockError):
 
     def __init__(self, name: str, *, registered: Collection[str]) -> None:
         self.name = name
-        guess = get_close_matches(name, registered, n=1)
+        guess = nearest(name, registered)
         next_step = (
-            f"Did you mean {guess[0]!r}?"
+            f"Did you mean {guess!r}?"
             if guess
             else "Name the module that defines it with --import, or in `App(include=[…])`."
         )
@@ -89,9 +95,9 @@ class UnknownWorkflow(PenstockError):
 
     def __init__(self, name: str, *, registered: Collection[str]) -> None:
         self.name = name
-        guess = get_close_matches(name, registered, n=1)
+        guess = nearest(name, registered)
         there = f"It has {', '.join(map(repr, registered))}." if registered else "It has none."
-        next_step = f"Did you mean {guess[0]!r}?" if guess else there
+        next_step = f"Did you mean {guess!r}?" if guess else there
         super().__init__(f"This App has no workflow named {name!r}. {next_step}")
 
 

@@ -3,12 +3,12 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from difflib import get_close_matches
 from functools import cached_property
 
 import msgspec
 
 from penstock.engine.reasons import Code, Reason
+from penstock.errors import nearest
 from penstock.model.telling import count, listed, moment, span
 from penstock.model.waiting import Load, Waiting
 from penstock.model.workers import Peer
@@ -111,8 +111,8 @@ def _workers_silent(facts: Waiting) -> Reason:
 def _task_unknown(facts: Waiting, workers: _Workers) -> Reason:
     task = facts.snapshot.task
     known = {name for peer in workers.live for name in peer.info.tasks}
-    guess = get_close_matches(task, known, n=1)
-    like = f", but {guess[0]!r} is known, which looks like it" if guess else ""
+    guess = nearest(task, known)
+    like = f", but {guess!r} is known, which looks like it" if guess else ""
     return Reason(
         Code.TASK_UNKNOWN,
         f"{_none(workers.live, 'live worker', 'knows', 'does not know')} the task {task!r}{like}.",

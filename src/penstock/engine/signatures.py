@@ -8,7 +8,6 @@ one, to name the culprit.
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import cached_property
 from inspect import Parameter
 from reprlib import repr as short_repr
@@ -28,6 +27,7 @@ from penstock.engine.misfits import (
 )
 from penstock.engine.outputs import Output
 from penstock.engine.showing import shortened, shown, shown_parameter
+from penstock.errors import nearest
 from penstock.model import payloads
 from penstock.model.context import Context
 from penstock.model.payloads import InvalidPayload
@@ -382,9 +382,9 @@ class TaskSignature:
         if name in self._named:
             self._refuse(name, f"{name!r} can be passed by position only")
         if not self.takes_any_name:
-            near = get_close_matches(name, self._named, n=1)
+            near = nearest(name, self._named)
             remedy = self._remedy_for(name)
-            guess = f" ({remedy})" if remedy else f" (did you mean {near[0]!r}?)" if near else ""
+            guess = f" ({remedy})" if remedy else f" (did you mean {near!r}?)" if near else ""
             self._refuse(name, f"it has no parameter {name!r}{guess}")
 
     def _remedy_for(self, name: str) -> str | None:

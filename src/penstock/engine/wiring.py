@@ -1,7 +1,6 @@
 """How the tasks of a workflow hang together: what is refused when one is declared, and why."""
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from heapq import heapify, heappop, heappush
 from typing import Any, NoReturn
 
@@ -14,6 +13,7 @@ from penstock.engine.outputs import Output
 from penstock.engine.tasks import DeclaredTask
 from penstock.engine.workflow_errors import InvalidWorkflow
 from penstock.engine.workflow_tasks import AnyWorkflowTask, WorkflowTask
+from penstock.errors import nearest
 from penstock.model import rules
 from penstock.model.rules import Both, Dependencies, Either, Not, Rule, TaskEnded
 
@@ -156,12 +156,12 @@ def _check_known(task: AnyWorkflowTask, name: str, tasks: Tasks, *, asked: str) 
             f"`{asked}` names the task itself",
             "A task runs once in a run, after others: leave it out",
         )
-    near = get_close_matches(name, others, n=1)
+    near = nearest(name, others)
     raise InvalidWorkflow(
         task.workflow,
         task.short_name,
         f"`{asked}` names {name!r}, and no task of that name has been declared before it"
-        + (f" (did you mean {near[0]!r}?)" if near else ""),
+        + (f" (did you mean {near!r}?)" if near else ""),
         f"Declare {name!r} above it" if not near else f"There are {_listed(others)}",
     )
 
@@ -252,8 +252,8 @@ def _check_sources(task: AnyWorkflowTask, inputs: Inputs) -> None:
             continue
         if isinstance(meant := signature.defaults.get(name), DeclaredTask):
             _refuse_task_for_output(task, name, meant)
-        near = get_close_matches(name, inputs.parameters, n=1)
-        guess = f" (did you mean {near[0]!r}?)" if near else ""
+        near = nearest(name, inputs.parameters)
+        guess = f" (did you mean {near!r}?)" if near else ""
         there = (
             f"the inputs are {_listed(inputs.parameters)}"
             if inputs.parameters

@@ -40,7 +40,7 @@ _WORDS = {
     **dict.fromkeys(("microsecond", "microseconds"), "us"),
     **{unit: unit for unit in _UNITS},
 }
-_PART_IN_WORDS = re.compile(r"\s*(?:,|and\b)?\s*([0-9]+(?:\.[0-9]+)?)\s*([^\W\d_]+)")
+_PART_IN_WORDS = r"\s*(?:,|and\b)?\s*([0-9]+(?:\.[0-9]+)?)\s*([^\W\d_]+)"
 
 # No duration needs more; Python refuses to read integers of more than 4300 digits.
 _LONGEST_TEXT = 100
@@ -146,8 +146,9 @@ def _written_here(written: str) -> str | None:
     """Say how a duration in words, such as "5 minutes", is written here, if it is one."""
     parts = []
     position = 0
+    pattern = re.compile(_PART_IN_WORDS)
     while position < len(written):
-        part = _PART_IN_WORDS.match(written, position)
+        part = pattern.match(written, position)
         # A single letter counts as it is written: an M may well be a month.
         word = "" if part is None else part[2].lower() if part[2][1:] else part[2]
         if part is None or word not in _WORDS:
