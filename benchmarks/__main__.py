@@ -111,14 +111,13 @@ def beside_each_other(run: Run, systems: list[System]) -> None:
         order = systems[turn:] + systems[:turn]
         benches = {system.name: run.bench(system) for system in order}
         for row in ROWS:
-            for system in order * row.times:
-                if row.needs in system.does:
-                    bench = benches[system.name]
-                    run.measure(
-                        f"{row.measure.__name__} of {system.title}",
-                        system,
-                        lambda row=row, bench=bench: row.measure(bench, run.sizes),  # type: ignore[misc]
-                    )
+            for system in row.turns(order):
+                bench = benches[system.name]
+                run.measure(
+                    f"{row.measure.__name__} of {system.title}",
+                    system,
+                    lambda row=row, bench=bench: row.measure(bench, run.sizes),  # type: ignore[misc]
+                )
         for bench in benches.values():
             if bench.system.kind == "postgres":
                 servers.drop_database(run.postgres, bench.url.rpartition("/")[2])

@@ -9,6 +9,7 @@ from benchmarks.chart import as_svg
 from benchmarks.figures import FIGURES, PROMISES, Promise, Results
 from benchmarks.records import NOTE, Beginning, NotOnce, Record, steady_rate
 from benchmarks.report import BEGIN, END, as_markdown, write_into
+from benchmarks.rows import ROWS, Row
 from benchmarks.sizes import FULL, QUICK
 from benchmarks.surroundings import LOOPS, NAP, SLEEPS, SYNCS, Surroundings
 from benchmarks.systems import SYSTEMS
@@ -72,6 +73,21 @@ def test_slow_systems_get_less_to_do_and_never_too_little() -> None:
     assert FULL.paced(FULL.drain, 1.0) == FULL.drain
     assert FULL.paced(FULL.drain, 0.05) == FULL.drain // 20
     assert QUICK.paced(QUICK.runs, 0.01) == 200
+
+
+def test_systems_take_turns_and_those_far_away_take_one() -> None:
+    ours, near, far = (
+        next(one for one in SYSTEMS if one.name == name) for name in ("penstock", "huey", "celery")
+    )
+    drain = next(row for row in ROWS if row.needs == "drain")
+    twice = Row("drain", drain.measure, times=2)
+    assert list(twice.turns([far, ours, near])) == [far, ours, near, ours, near]
+    assert list(Row("idle", drain.measure, times=2).turns([near, ours])) == [ours, ours]
+
+
+def test_no_row_with_a_bound_on_a_rate_is_left_to_one_minute_of_a_round() -> None:
+    short = {row.needs for row in ROWS if row.times > 1}
+    assert short >= {"one", "bulk", "drain", "latency"}
 
 
 def test_a_run_says_what_the_machine_itself_took(
