@@ -218,8 +218,8 @@ MUTANTS = (
     Mutant(
         "sqlite: who fails in a group takes the others with it",
         f"{SQLITE}sharing.py",
-        "if job_is_at_fault and len(group) > 1:",
-        "if not group:",
+        "if is_theirs and len(together.jobs) > 1:",
+        "if not together.jobs:",
         ("tests/unit/test_sharing.py::test_who_fails_in_a_group_fails_alone",),
     ),
     Mutant(
@@ -369,6 +369,20 @@ MUTANTS = (
                 "test_a_write_that_another_thread_has_done_does_not_wait_for_the_writes_of_others"
             ),
         ),
+    ),
+    Mutant(
+        "what an interrupted leader had not decided counts as written",
+        f"{SQLITE}sharing.py",
+        "                job.together.fate = Interrupted()\n",
+        "                job.together.fate = Fate.COMMITTED\n",
+        ("tests/unit/test_interrupted_writers.py",),
+    ),
+    Mutant(
+        "who is done by itself after a fault takes others along",
+        f"{SQLITE}sharing.py",
+        "                    if not alone:\n",
+        "                    if True:\n",
+        ("tests/unit/test_sharing.py::test_who_writes_alone_after_a_fault_is_not_joined",),
     ),
     Mutant(
         "a run that could not be started counts as started",

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from penstock.errors import StoreBusy, StoreRefused
-from penstock.store.sqlite.sharing import SharedFile, _Job
+from penstock.store.sqlite.sharing import SharedFile
+from penstock.store.sqlite.together import Job, Together
 
 
 @pytest.fixture
@@ -37,13 +38,8 @@ def write_together(
     jobs: list[Callable[[sqlite3.Connection], str]],
     how: Callable[..., str] = SharedFile.write,
 ) -> list[str | BaseException]:
-    """Let all of them gather behind a first one, so that they come in one group."""
+    """Let all of them gather behind somebody who has the lock, so that they come in one group."""
     answers: list[str | BaseException] = [""] * len(jobs)
-    held, go = threading.Event(), threading.Event()
-
-    def hold(_: sqlite3.Connection) -> None:
-        held.set()
-        assert go.wait(10)
 
     def write(place: int) -> None:
         try:
@@ -51,40 +47,103 @@ def write_together(
         except Exception as error:  # noqa: BLE001 - the test looks at it
             answers[place] = error
 
-    first = threading.Thread(target=file.write, args=("hold the lock", hold))
-    first.start()
-    assert held.wait(10)
     threads = [threading.Thread(target=write, args=(place,)) for place in range(len(jobs))]
+    with file._lock:
+        for thread in threads:
+            thread.start()
+        wait_for_waiting(file, len(jobs))
     for thread in threads:
-        thread.start()
-    while len(file._waiting) < len(jobs):
-        time.sleep(0.001)
-    go.set()
-    for thread in (first, *threads):
         thread.join(10)
     return answers
+
+
+def wait_for_waiting(file: SharedFile, count: int) -> None:
+    deadline = time.monotonic() + 10
+    while len(file._waiting) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def joined_by(
+    late: threading.Thread, file: SharedFile, work: Callable[[sqlite3.Connection], str]
+) -> Callable[[sqlite3.Connection], str]:
+    """Return the work, during which the first time another one comes."""
+
+    def joined(connection: sqlite3.Connection) -> str:
+        if late.ident is None:
+            late.start()
+            wait_for_waiting(file, 1)
+        return work(connection)
+
+    return joined
+
+
+@pytest.fixture
+def ends(file: SharedFile, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How transactions began and ended."""
+    heard: list[str] = []
+    whole = file._patiently
+
+    def listening(connection: sqlite3.Connection, sql: str, *rest: Any) -> None:  # noqa: ANN401
+        heard.append(sql)
+        whole(connection, sql, *rest)
+
+    monkeypatch.setattr(file, "_patiently", listening)
+    return heard
 
 
 def words(file: SharedFile) -> list[str]:
     return [row[0] for row in file.read("read", lambda it: it.execute("SELECT * FROM said"))]
 
 
-def test_those_who_wait_together_share_one_transaction(
-    file: SharedFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commits: list[str] = []
-    whole = file._patiently
-
-    def counted(connection: sqlite3.Connection, sql: str, *rest: Any) -> None:  # noqa: ANN401
-        commits.append(sql)
-        whole(connection, sql, *rest)
-
-    monkeypatch.setattr(file, "_patiently", counted)
-
+def test_those_who_wait_together_share_one_transaction(file: SharedFile, ends: list[str]) -> None:
     assert write_together(file, [say("a"), say("b"), say("c")]) == ["a", "b", "c"]
 
-    assert commits.count("COMMIT") == 2  # the one that held the lock, and all the others
+    assert ends == ["BEGIN IMMEDIATE", "COMMIT"]
     assert sorted(words(file)) == ["a", "b", "c"]
+
+
+def test_who_comes_while_others_write_goes_with_them(file: SharedFile, ends: list[str]) -> None:
+    late = threading.Thread(target=file.write, args=("say a word", say("late")))
+
+    assert file.write("say a word", joined_by(late, file, say("first"))) == "first"
+
+    late.join(10)
+    assert ends == ["BEGIN IMMEDIATE", "COMMIT"]
+    assert words(file) == ["first", "late"]
+
+
+def test_who_comes_while_others_write_and_fails_fails_alone(file: SharedFile) -> None:
+    refused: list[BaseException] = []
+
+    def repeat() -> None:
+        try:
+            file.write("say a word", say("first"))
+        except StoreRefused as error:
+            refused.append(error)
+
+    late = threading.Thread(target=repeat)
+
+    assert file.write("say a word", joined_by(late, file, say("first"))) == "first"
+
+    late.join(10)
+    assert len(refused) == 1
+    assert words(file) == ["first"]
+
+
+def test_who_writes_alone_after_a_fault_is_not_joined(file: SharedFile) -> None:
+    """Else the fault of one who comes later could be taken for its own."""
+    late = threading.Thread(target=file.write, args=("say a word", say("late")))
+    work = joined_by(late, file, say("a"))
+
+    with file._lock:
+        job = Job("say a word", lambda it: work(it) and None)  # type: ignore[arg-type]
+        file._run(Together(job), job, alone=True)
+        assert words(file) == ["a"]
+        assert len(file._waiting) == 1
+
+    late.join(10)
+    assert words(file) == ["a", "late"]
 
 
 def test_who_fails_in_a_group_fails_alone(file: SharedFile) -> None:
@@ -105,6 +164,29 @@ def test_half_of_what_a_failing_one_wrote_is_gone(file: SharedFile) -> None:
 
     assert isinstance(answers[1], RuntimeError)
     assert sorted(words(file)) == ["a", "b"]
+
+
+def test_the_main_thread_is_not_told_what_another_has_raised(file: SharedFile) -> None:
+    """There, what is raised may come from a signal's handler; but this was somebody's own."""
+    told: list[BaseException] = []
+
+    def fail(_: sqlite3.Connection) -> NoReturn:
+        message = "changed its mind"
+        raise RuntimeError(message)
+
+    def failing() -> None:
+        try:
+            file.write("fail", fail)
+        except RuntimeError as error:
+            told.append(error)
+
+    late = threading.Thread(target=failing)
+
+    assert file.write("say a word", joined_by(late, file, say("a"))) == "a"
+
+    late.join(10)
+    assert len(told) == 1
+    assert words(file) == ["a"]
 
 
 def test_who_was_to_come_after_an_interruption_is_not_blamed_for_anothers_fault(
@@ -171,21 +253,10 @@ def test_a_single_statement_is_a_transaction_by_itself(file: SharedFile) -> None
     assert words(file) == ["a"]
 
 
-def test_a_single_statement_goes_with_those_who_wait(
-    file: SharedFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[str] = []
-    begin = file._begin
-
-    def counted(connection: sqlite3.Connection, doing: str) -> None:
-        begun.append(doing)
-        begin(connection, doing)
-
-    monkeypatch.setattr(file, "_begin", counted)
-
+def test_a_single_statement_goes_with_those_who_wait(file: SharedFile, ends: list[str]) -> None:
     assert write_together(file, [say("a"), say("b")], SharedFile.write_one) == ["a", "b"]
 
-    assert begun == ["hold the lock", "say a word"]
+    assert ends == ["BEGIN IMMEDIATE", "COMMIT"]
     assert sorted(words(file)) == ["a", "b"]
 
 
@@ -244,11 +315,14 @@ def run_group(
     file: SharedFile, works: list[Callable[[sqlite3.Connection], str]]
 ) -> list[BaseException | None]:
     """Run them as the one who has the lock runs those who wait; return their errors."""
-    jobs = [_Job("say a word", lambda it, work=work: work(it) and None) for work in works]  # type: ignore[misc]
+    jobs = [Job("say a word", lambda it, work=work: work(it) and None) for work in works]  # type: ignore[misc]
     with suppress(KeyboardInterrupt):
-        file._run_group(jobs)
-    assert all(job.done for job in jobs)
-    return [job.error for job in jobs]
+        file._run(Together(*jobs), jobs[0])
+    fates = [job.fate for job in jobs]
+    return [
+        file._meaning(fate, "say a word") if isinstance(fate, BaseException) else None
+        for fate in fates
+    ]
 
 
 def test_what_an_interruption_leaves_open_is_not_written_into(
@@ -272,6 +346,17 @@ def test_what_an_interruption_leaves_open_is_not_written_into(
             file.write("say a word", say("lost"))
 
     assert file.write_one("say a word", say("a")) == "a"
+    assert words(file) == ["a"]
+
+
+def test_what_an_interrupted_leader_had_taken_is_run_all_the_same(file: SharedFile) -> None:
+    with file._lock:
+        thread = threading.Thread(target=file.write, args=("say a word", say("a")))
+        thread.start()
+        wait_for_waiting(file, 1)
+        file._waiting.popleft()  # and then the signal
+    thread.join(10)
+
     assert words(file) == ["a"]
 
 

@@ -14,6 +14,7 @@ from penstock.store.runs import Output, outputs_of
 from penstock.store.scripts import Row, run
 from penstock.store.sqlite.creating import advance, follow
 from penstock.store.sqlite.running import cancel_children, go_on
+from penstock.store.sqlite.together import ToBeUndone
 from penstock.store.sqlite.transaction import EventRow, ReadyRow, Transaction, encode_json
 from penstock.store.sqlite.waking import wake
 
@@ -28,7 +29,7 @@ class Settlement(NamedTuple):
 _ALL_SETTLED = Settlement([], gave_back=False)
 
 
-class SomeAreLost(Exception):
+class SomeAreLost(ToBeUndone):
     """Not all of these leases are the newest: nothing of it may be committed."""
 
 

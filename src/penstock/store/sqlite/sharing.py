@@ -1,7 +1,8 @@
 """One SQLite file, shared by the threads of this process: one writer, a few readers.
 
-Writers combine: whoever gets the lock runs the work of all who wait for it in one
-transaction, so ten threads share one wait for the disk. There is no thread of its own.
+Writers combine: whoever gets the lock runs the work of all who wait for it, and of those who
+come meanwhile, in one transaction, so ten threads share one wait for the disk. There is no
+thread of its own.
 """
 
 import os
@@ -12,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
 from typing import NoReturn, TypeVar
 
 from penstock.errors import StoreBusy
@@ -24,6 +26,14 @@ from penstock.store.sqlite.connecting import (
     open_reader,
     open_writer,
     patiently,
+)
+from penstock.store.sqlite.together import (
+    Fate,
+    Interrupted,
+    Job,
+    Together,
+    may_be_a_signals,
+    raised_the_like,
 )
 
 T = TypeVar("T")
@@ -39,18 +49,6 @@ _alive: "weakref.WeakSet[SharedFile]" = weakref.WeakSet()
 _graveyard: list[sqlite3.Connection] = []  # a parent's connections: never to be used or closed
 
 
-class _Job:
-    """What one thread wants to write, and what came of it."""
-
-    __slots__ = ("doing", "done", "error", "work")
-
-    def __init__(self, doing: str, work: Callable[[sqlite3.Connection], None]) -> None:
-        self.doing = doing
-        self.work = work
-        self.done = False
-        self.error: BaseException | None = None
-
-
 class SharedFile:
     """The database as this process sees it. Opens when it is first needed."""
 
@@ -60,7 +58,9 @@ class SharedFile:
         self.path = path
         self._prepare = prepare  # a connection that is to write
         self.in_memory = path == IN_MEMORY
-        self.listeners: set[threading.Event] = set()  # who waits for work in this process
+        # Who waits for work in this process. Not events: a signal that ends whoever sets one can
+        # leave its lock behind, and then nobody would ever enqueue or claim again.
+        self.listeners: set[SimpleQueue[None]] = set()
         self.life = 0  # rises when a database in memory is lost and begins anew
         self._busy_timeout = busy_timeout
         self._has_batches = False
@@ -73,7 +73,7 @@ class SharedFile:
     def _start_afresh(self) -> None:
         self._lock = threading.Lock()
         self._reading = threading.Semaphore(MOST_READERS)
-        self._waiting: deque[_Job] = deque()
+        self._waiting: deque[Job] = deque()
         self._rests = False
         self._readers_at_rest = 0
 
@@ -91,7 +91,7 @@ class SharedFile:
         def keep_result(connection: sqlite3.Connection) -> None:
             results[:] = [work(connection)]
 
-        job = _Job(doing, keep_result)
+        job = Job(doing, keep_result)
         self._waiting.append(job)
         try:
             self._see_to(job)
@@ -100,11 +100,11 @@ class SharedFile:
             with suppress(ValueError):
                 self._waiting.remove(job)
             raise
-        if job.error is not None:
-            raise job.error
+        if isinstance(job.fate, BaseException):
+            raise self._meaning(job.fate, doing)
         return results[0]
 
-    def _see_to(self, job: _Job) -> None:
+    def _see_to(self, job: Job) -> None:
         """Run groups until the job is done, or somebody else has done it."""
         if threading.current_thread() is threading.main_thread():
             # A signal may interrupt it anywhere, and only `with` leaves no lock behind then.
@@ -113,16 +113,24 @@ class SharedFile:
             return
         # Whoever gets the lock next may wait long for the file: do not let a job that is done, or
         # has failed, wait for that, too.
-        while not job.done:
+        while not job.is_done:
             if self._lock.acquire(timeout=NOTICED_WITHIN):
                 try:
                     self._lead_until_done(job)
                 finally:
                     self._lock.release()
 
-    def _lead_until_done(self, job: _Job) -> None:
-        while not job.done:
-            self._run_group(self._next_group())
+    def _lead_until_done(self, job: Job) -> None:
+        while not job.is_done:
+            if not job.is_free and job.together is not None:
+                # Nobody else can be at it, so whoever had taken it has been interrupted.
+                job.together.fate = Interrupted()
+                return
+            together = Together()
+            self._let_join(together)
+            if job.is_free:  # a signal can have taken it out of the queue, and no further
+                together.take(job)
+            self._run(together, job)
 
     def write_one(self, doing: str, statement: Callable[[sqlite3.Cursor], T]) -> T:
         """The same for a single statement, which by itself needs no BEGIN and no COMMIT."""
@@ -173,55 +181,68 @@ class SharedFile:
         finally:
             self._lock.release()
 
-    def _next_group(self) -> list[_Job]:
-        group: list[_Job] = []
-        while self._waiting and len(group) < MOST_IN_A_GROUP:
-            group.append(self._waiting.popleft())
-        return group
+    def _let_join(self, together: Together) -> None:
+        while len(together.jobs) < MOST_IN_A_GROUP:
+            try:
+                job = self._waiting.popleft()
+            except IndexError:
+                return
+            if job.is_free:
+                together.take(job)
 
-    def _run_group(self, group: Sequence[_Job]) -> None:
-        job_is_at_fault = False
+    def _run(self, together: Together, leader: Job, *, alone: bool = False) -> None:
+        """Write what they want, and decide their fate.
+
+        What it raises is meant for this thread and not for them: a signal's handler has raised it.
+        """
+        is_theirs = False
         try:
             connection = self._opened_writer()
             try:
                 # No savepoint between them: SQLite would keep every page that they change twice.
-                self._begin(connection, group[0].doing)
-                job_is_at_fault = True
-                for job in group:
+                self._begin(connection, together.jobs[0].doing)
+                is_theirs = True
+                for job in together.jobs:  # which grows meanwhile
                     job.work(connection)
-                job_is_at_fault = False
-                self._commit(connection, group[0].doing)
+                    if not alone:
+                        # A claim takes milliseconds: what is to be settled by then goes with it.
+                        self._let_join(together)
+                is_theirs = False
+                self._commit(connection, together.jobs[0].doing)
+                together.fate = Fate.COMMITTED
             except BaseException as error:
                 self._undo(connection, error)
                 raise
-        except BaseException as error:
-            self._fail(group, error)
-            if not isinstance(error, Exception):
+        except Exception as error:
+            if is_theirs and len(together.jobs) > 1:
+                together.fate = Fate.UNDONE
+                self._run_each(together.jobs, leader)
+                if may_be_a_signals(error) and not any(map(raised_the_like, together.jobs)):
+                    raise
+            elif is_theirs or not may_be_a_signals(error):
+                together.fate = error
+            else:
+                together.fate = Interrupted()
                 raise
-            if job_is_at_fault and len(group) > 1:
-                self._run_each(group)
-        else:
-            for job in group:
-                job.error = None
-        finally:
-            for job in group:
-                job.done = True
+        except BaseException:
+            together.fate = Interrupted()
+            raise
 
-    def _run_each(self, group: Sequence[_Job]) -> None:
+    def _run_each(self, jobs: Sequence[Job], leader: Job) -> None:
         """One has undone the work of all: now each for itself, so that it fails alone."""
-        for place, job in enumerate(group):
-            try:
-                self._run_group([job])
-            except BaseException as interruption:
-                self._fail(group[place:], interruption)
-                raise
-            if isinstance(job.error, StoreBusy):
-                self._fail(group[place:], job.error)  # all have waited as long as it has
+        for place, job in enumerate(jobs):
+            by_itself = Together(job)
+            self._run(by_itself, leader, alone=True)
+            fate = by_itself.fate
+            if not isinstance(fate, Exception):
+                continue
+            if job is not leader and may_be_a_signals(fate):
+                # Its own, or a signal's? The thread that asked for it hears none, and will see.
+                by_itself.fate = Fate.UNDONE
+            elif isinstance(self._meaning(fate, job.doing), StoreBusy):
+                for other in jobs[place + 1 :]:
+                    other.together = by_itself  # all have waited as long as it has
                 return
-
-    def _fail(self, group: Sequence[_Job], error: BaseException) -> None:
-        for job in group:
-            job.error = self._meaning(error, job.doing)
 
     def _begin(
         self, connection: sqlite3.Connection, doing: str, *, patience: float | None = None
@@ -282,7 +303,8 @@ class SharedFile:
     def tell_of_work(self) -> None:
         """Wake whoever waits for work in this process; the others see the file change."""
         for listener in tuple(self.listeners):
-            listener.set()
+            if listener.empty():
+                listener.put(None)
 
     # --- reading ----------------------------------------------------------------------
 

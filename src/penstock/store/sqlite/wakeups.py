@@ -1,4 +1,4 @@
-"""Wake-ups on SQLite: an event inside this process, the file's own version between processes.
+"""Wake-ups on SQLite: a word inside this process, the file's own version between processes.
 
 `PRAGMA data_version` tells whether another connection has committed, without reading a
 row. It is asked for every few milliseconds while something happens, less often otherwise, on
@@ -6,8 +6,8 @@ the connection of the writer: what this process has written itself is no news to
 """
 
 import sqlite3
-import threading
 import time
+from queue import Empty, SimpleQueue
 
 from penstock.model.wakeups import ANYTHING, NOTHING, WakeUp
 from penstock.store.sqlite.sharing import SharedFile
@@ -25,7 +25,7 @@ class SqliteDistributor:
 
     def __init__(self, file: SharedFile) -> None:
         self._file = file
-        self._told = threading.Event()
+        self._told: SimpleQueue[None] = SimpleQueue()
         self._version: tuple[int, int] | None = None
         self._known_at = self._changed_at = time.monotonic()
         file.listeners.add(self._told)
@@ -39,8 +39,7 @@ class SqliteDistributor:
             quiet_for = now - self._changed_at
             look = min(max(BUSY_LOOK, SHARE_OF_QUIET * quiet_for), IDLE_LOOK)
             left = deadline - now
-            if self._told.wait(left if self._file.in_memory else min(look, left)):
-                self._told.clear()
+            if self._is_told_within(left if self._file.in_memory else min(look, left)):
                 self._changed_at = time.monotonic()
                 return ANYTHING
             if not self._file.in_memory and self._file_has_changed():
@@ -49,6 +48,15 @@ class SqliteDistributor:
 
     def close(self) -> None:
         self._file.listeners.discard(self._told)
+
+    def _is_told_within(self, seconds: float) -> bool:
+        try:
+            self._told.get(timeout=seconds)
+            while not self._told.empty():
+                self._told.get_nowait()
+        except Empty:
+            return False
+        return True
 
     def _file_has_changed(self) -> bool:
         try:
