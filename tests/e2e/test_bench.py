@@ -1,12 +1,17 @@
 """`penstock bench` measures on the user's own database and leaves nothing of itself there."""
 
+import signal
 from pathlib import Path
+from typing import NoReturn
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from penstock.cli import measuring
-from tests.e2e.command_line import CommandLine
+from penstock.cli.measuring import NotFinished
+from penstock.testing import schemas
+from tests.e2e.command_line import CommandLine, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -50,11 +55,15 @@ def test_no_file_is_left_beside_the_users_own(on_sqlite: CommandLine) -> None:
 
 def test_no_schema_is_left_in_the_users_database(on_postgres: CommandLine) -> None:
     assert on_postgres("bench").status == 0
-    with psycopg.connect(on_postgres.url) as connection:
-        left = connection.execute(
+    assert schemas_of_benches(on_postgres) == []
+
+
+def schemas_of_benches(penstock: CommandLine) -> list[str]:
+    with psycopg.connect(penstock.url) as connection:
+        found = connection.execute(
             "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'penstock\\_bench\\_%'"
-        ).fetchall()
-    assert left == []
+        )
+        return [name for (name,) in found]
 
 
 @pytest.mark.usefixtures("small")
@@ -67,6 +76,52 @@ def test_a_worker_that_gets_nowhere_is_told_and_cleaned_up_after(
     assert answer.status == 1
     assert "tasks that do nothing ran within 0 s" in answer.err
     assert sorted(Path(on_sqlite.directory).iterdir()) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_whoever_stops_it_finds_nothing_of_it_left(on_sqlite: CommandLine, number: int) -> None:
+    before = sorted(Path(on_sqlite.directory).iterdir())
+    bench = on_sqlite.start("bench")
+    wait_until(lambda: any(on_sqlite.directory.glob("penstock_bench_*.db")))
+
+    bench.send_signal(number)
+    _, told = bench.communicate(timeout=30)
+
+    assert bench.returncode == 1
+    assert told.endswith("Stopped. The next run begins anew.\n")
+    assert sorted(Path(on_sqlite.directory).iterdir()) == before
+
+
+def test_whoever_stops_it_finds_no_schema_of_it_left(on_postgres: CommandLine) -> None:
+    bench = on_postgres.start("bench")
+    wait_until(lambda: schemas_of_benches(on_postgres) != [])
+
+    bench.terminate()
+    bench.communicate(timeout=30)
+
+    assert schemas_of_benches(on_postgres) == []
+
+
+def test_a_schema_that_cannot_be_dropped_is_named(
+    on_postgres: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "_PATIENCE", "10ms")
+    with psycopg.connect(on_postgres.url) as reader:
+
+        def hold(*_: object) -> NoReturn:
+            (name,) = schemas_of_benches(on_postgres)
+            reader.execute(sql.SQL("SELECT FROM {}.workers").format(sql.Identifier(name)))
+            raise NotFinished(0, 1)
+
+        monkeypatch.setattr(measuring, "_time_to_answer", hold)
+        answer = on_postgres("bench")
+
+    (name,) = schemas_of_benches(on_postgres)
+    assert answer.status == 1
+    assert "0 of 1 tasks" in answer.err
+    assert f"To remove it: DROP SCHEMA {name} CASCADE" in answer.err
+    with psycopg.connect(on_postgres.url) as connection:
+        connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
 
 
 def test_a_database_in_memory_is_refused(tmp_path: Path) -> None:

@@ -155,6 +155,19 @@ def stranger(on_postgres: CommandLine) -> Iterator[CommandLine]:
         connection.execute(sql.SQL("DROP ROLE {}").format(name))
 
 
+def test_a_benchmark_where_no_file_can_be_made_says_so(public: CommandLine) -> None:
+    public.directory.chmod(0o555)
+    with as_nobody():
+        told = one_sentence(public("bench"))
+    assert "you may not write to its directory" in told
+
+
+def test_a_benchmark_by_a_role_that_may_make_no_schema_says_so(stranger: CommandLine) -> None:
+    told = one_sentence(stranger("bench"))
+    assert "may not do this: permission denied for database" in told
+    assert "or one that may create a schema" in told
+
+
 def test_a_role_without_rights_is_told_what_it_may_not_do(stranger: CommandLine) -> None:
     told = one_sentence(stranger("status"))
     assert "may not do this: permission denied for schema" in told

@@ -1,5 +1,8 @@
 """What `penstock bench` says about its figures, and how it measures them."""
 
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from penstock import App
@@ -12,6 +15,7 @@ def told(**changed: object) -> str:
         "one_per_second": 1_000.0,
         "bulk_per_second": 20_000.0,
         "drain_per_second": 10_000.0,
+        "answer": 0.0005,
         "latencies": [0.001] * 100,
     }
     return "\n".join(advice(Figures(**(well | changed))))  # type: ignore[arg-type]
@@ -28,27 +32,35 @@ def test_wake_ups_that_do_not_arrive_are_noticed() -> None:
     assert "listen_url" not in told()
 
 
+def test_a_database_that_is_far_away_is_not_taken_for_one_without_wake_ups() -> None:
+    far = told(answer=0.1, latencies=[0.3] * 100)
+    assert "takes 100 ms to answer" in far
+    assert "listen_url" not in far
+    assert "listen_url" in told(answer=0.1, latencies=[0.9] * 100)
+    assert "to answer" not in told()
+
+
 def test_the_cost_of_a_task_and_the_gain_of_many_at_once_are_always_told() -> None:
     assert "needs 100 µs" in told()
     assert "20 times as fast" in told()
 
 
 def test_percentiles_are_those_of_the_waits() -> None:
-    figures = Figures(1.0, 1.0, 1.0, [n / 1000 for n in range(1, 101)])
+    figures = Figures(1.0, 1.0, 1.0, 1.0, [n / 1000 for n in range(1, 101)])
     assert 0.050 <= figures.latency(50) <= 0.051
     assert 0.095 <= figures.latency(95) <= 0.096
 
 
 def test_measuring_says_how_far_it_is_and_finds_every_task_done(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(measuring, "AT_ONCE", 200)
     monkeypatch.setattr(measuring, "MOST_AT_ONCE", 1_000)
     shares: list[float] = []
-    app = App("sqlite:///:memory:")
-    figures = measure(app, shares.append)
-    counts = app.counts()
-    app.close()
+    url = f"sqlite:///{tmp_path / 'bench.db'}"
+    with closing(App(url)) as app, closing(App(url)) as client:
+        figures = measure(app, client, shares.append)
+        counts = app.counts()
     assert shares == sorted(shares)
     assert 0 < shares[0] < 0.1
     assert 0.9 < shares[-1] <= 1

@@ -1,9 +1,10 @@
 """`penstock bench`: what this database can carry, measured on tables that are gone afterwards."""
 
 import os
+import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import click
@@ -13,7 +14,9 @@ from penstock.cli.measuring import Figures, advice, measure
 from penstock.cli.options import DatabaseOptions, NothingInMemory, database_options, json_option
 from penstock.cli.progress import progress
 from penstock.cli.shapes import Shape, print_json
+from penstock.cli.stopping import told_to_stop, undisturbed
 from penstock.cli.tables import Cell, print_line
+from penstock.errors import first_line
 from penstock.settings import hide_password
 from penstock.store.opening import sqlite_path
 
@@ -30,10 +33,21 @@ def bench(*, database: DatabaseOptions, as_json: bool) -> None:
     directory, of its own, which is removed afterwards. Takes less than a minute: a worker of this
     process runs tasks that do nothing. Your workers are slowed down meanwhile.
     """
-    with _place_of_its_own(database) as (app, where), progress(WHOLE, doing="measuring") as move:
-        begun = time.monotonic()
-        figures = measure(app, lambda share: move(min(WHOLE - 1, int(share * WHOLE))))
-        seconds = time.monotonic() - begun
+    try:
+        with (
+            told_to_stop(),
+            _place_of_its_own(database) as (own, where),
+            closing(App(own.url, schema=own.schema)) as app,
+            closing(App(own.url, schema=own.schema)) as client,
+            progress(WHOLE, doing="measuring") as move,
+        ):
+            begun = time.monotonic()
+            share = WHOLE - 1  # the rest is the answer
+            figures = measure(app, client, lambda done: move(int(done * share)))
+            seconds = time.monotonic() - begun
+    except KeyboardInterrupt:
+        click.echo("\nStopped. The next run begins anew.", err=True)
+        sys.exit(1)
     if as_json:
         print_json(_shape(figures, where))
     else:
@@ -41,40 +55,57 @@ def bench(*, database: DatabaseOptions, as_json: bool) -> None:
 
 
 @contextmanager
-def _place_of_its_own(database: DatabaseOptions) -> Iterator[tuple[App, str]]:
-    """Give an App on empty tables where the user's database is, and where that is."""
-    settings = database.settings()
-    url = settings.database.url
+def _place_of_its_own(database: DatabaseOptions) -> Iterator[tuple[DatabaseOptions, str]]:
+    """Make empty tables where the user's database is, and say where that is."""
+    url = database.settings().database.url
     name = f"penstock_bench_{os.urandom(4).hex()}"
-    app = App()
-    if url.startswith("sqlite:"):
-        path = sqlite_path(url)
-        if path == ":memory:":
-            raise NothingInMemory
-        # Beside the user's own file: another directory may be another disk.
-        file = Path(path).resolve().parent / f"{name}.db"
-        app.configure(database=f"sqlite:///{file}")
-        try:
-            with closing(app):
-                app.migrate()
-                yield app, f"a SQLite file in {file.parent}"
-        finally:
-            for left in file.parent.glob(f"{file.name}*"):
-                left.unlink()
-        return
-    # Only here, since asyncio comes with it; and not at the end, where an interruption would leave
-    # the schema behind.
-    from penstock.testing.schemas import drop_schema  # noqa: PLC0415
+    with ExitStack() as stack:
+        if url.startswith("sqlite:"):
+            path = sqlite_path(url)
+            if path == ":memory:":
+                raise NothingInMemory
+            # Beside the user's own file: another directory may be another disk.
+            file = Path(path).resolve().parent / f"{name}.db"
+            where = f"a SQLite file in {file.parent}"
+            own = DatabaseOptions(f"sqlite:///{file}")
+            stack.callback(_remove, file)
+        else:
+            with database.opened_to_migrate():
+                pass  # says what is wrong with the URL, if anything is
+            where = f"a schema in {hide_password(url)}"
+            own = DatabaseOptions(url, schema=name)
+            stack.callback(_dropper(url, name))
+        with own.opened_to_migrate() as store:
+            store.migrate()
+        yield own, where
 
-    with database.opened_to_migrate():
-        pass  # says what is wrong with the URL, if anything is
-    app.configure(database=url, schema=name)
-    try:
-        with closing(app):
-            app.migrate()
-            yield app, f"a schema in {hide_password(url)}"
-    finally:
-        drop_schema(url, name)
+
+def _remove(file: Path) -> None:
+    with undisturbed():
+        for left in file.parent.glob(f"{file.name}*"):
+            left.unlink()
+
+
+def _dropper(url: str, schema: str) -> Callable[[], None]:
+    """Return what drops the schema, or says that it is still there."""
+    # Only here, since asyncio comes with it; and not at the end, where there may be no time for it.
+    import psycopg  # noqa: PLC0415
+
+    from penstock.testing.schemas import SchemaInUse, drop_schema  # noqa: PLC0415
+
+    def drop() -> None:
+        with undisturbed():
+            try:
+                drop_schema(url, schema)
+            except (psycopg.Error, SchemaInUse) as error:
+                why = first_line(error.__cause__ or error)
+                click.echo(
+                    f"The schema {schema} is left behind ({why}). To remove it: "
+                    f"DROP SCHEMA {schema} CASCADE",
+                    err=True,
+                )
+
+    return drop
 
 
 def _shape(figures: Figures, where: str) -> Shape:
@@ -83,6 +114,7 @@ def _shape(figures: Figures, where: str) -> Shape:
         "enqueued_one_by_one_per_second": round(figures.one_per_second, 1),
         "enqueued_at_once_per_second": round(figures.bulk_per_second, 1),
         "tasks_per_second": round(figures.drain_per_second, 1),
+        "answer_ms": round(figures.answer * 1000, 2),
         "latency_ms": {
             "p50": round(figures.latency(50) * 1000, 2),
             "p95": round(figures.latency(95) * 1000, 2),
@@ -98,6 +130,7 @@ def _print(figures: Figures, where: str, seconds: float) -> None:
         "enqueue, many in one": f"{figures.bulk_per_second:,.0f}/s",
         "tasks by one worker process": f"{figures.drain_per_second:,.0f}/s",
         "from the commit to the start of a task": f"{half} (one in twenty: over {nearly_all})",
+        "an answer of the database": f"{figures.answer * 1000:.2f} ms",
     }
     click.echo(f"Measured in {where}, in {seconds:.0f} s.\n")
     for what, figure in lines.items():

@@ -1,7 +1,6 @@
 """`penstock demo`: what it does, in a few seconds, on a SQLite file that is gone afterwards."""
 
 import shutil
-import signal
 import sqlite3
 import sys
 import time
@@ -14,6 +13,7 @@ import click
 from penstock.cli import demo_display as display
 from penstock.cli.demo_shop import Killed, Shop, kill_one
 from penstock.cli.reading import details, event_cell
+from penstock.cli.stopping import told_to_stop
 from penstock.cli.tables import print_table
 from penstock.model.events import Event, EventType
 from penstock.model.executions import Snapshot
@@ -29,16 +29,12 @@ KILL_AT = 0.4  # of all that there is to do
 @click.option("--keep", is_flag=True, help="Keep the database, to look at it afterwards.")
 def demo(*, keep: bool) -> None:
     """Show what it does: transactions, retries, and a worker that is killed half way."""
-    # Told to stop is told to stop, whoever says it: the workers and the file must go.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with _shop(keep=keep) as shop:
+        with told_to_stop(), _shop(keep=keep) as shop:
             went_well = _play(shop)
     except KeyboardInterrupt:
         click.echo("\nStopped. The workers have ended and nothing is left behind.", err=True)
         sys.exit(1)
-    finally:
-        signal.signal(signal.SIGTERM, before)
     if not went_well:
         sys.exit(1)
 

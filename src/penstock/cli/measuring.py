@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from statistics import quantiles
+from statistics import median, quantiles
 
 import msgspec
 
@@ -19,6 +19,9 @@ TICKS = 100
 APART = 0.03
 SLOW_COMMIT = 0.010
 SLOW_WAKE_UP = 0.1
+QUESTIONS = 20
+QUESTIONS_FOR = 1.0
+FAR_AWAY = 0.005  # seconds for an answer
 LOOK_EVERY = 0.02
 
 Tell = Callable[[float], None]  # how much of all is done, from 0 to 1
@@ -41,14 +44,18 @@ class Figures(msgspec.Struct, frozen=True):
     one_per_second: float
     bulk_per_second: float
     drain_per_second: float
+    answer: float  # to one short question
     latencies: Sequence[float]
 
     def latency(self, percentile: int) -> float:
         return quantiles(self.latencies, n=100, method="inclusive")[percentile - 1]
 
 
-def measure(app: App, tell: Tell) -> Figures:
-    """Measure on the empty tables of `app`, with a worker in the background of this process.
+def measure(app: App, client: App, tell: Tell) -> Figures:
+    """Measure on empty tables, with a worker of `app` in the background of this process.
+
+    `client` enqueues on connections of its own, so that the worker hears of it as it would of
+    another process.
 
     Raises:
         NotFinished: tasks that do nothing were not done in time.
@@ -56,10 +63,12 @@ def measure(app: App, tell: Tell) -> Figures:
     begun: list[float] = []
 
     @app.task(name="penstock_bench")
-    async def nothing(number: int) -> None:
+    async def run(number: int) -> None:
         del number
         begun.append(time.monotonic())
 
+    nothing = client.task(name="penstock_bench")(run.function)
+    answer = _time_to_answer(client)
     one_by_one = 0
     started = time.monotonic()
     while one_by_one < ONE_BY_ONE and time.monotonic() < started + ONE_BY_ONE_FOR:
@@ -71,7 +80,7 @@ def measure(app: App, tell: Tell) -> Figures:
     at_once = 0
     started = time.monotonic()
     while at_once < MOST_AT_ONCE and time.monotonic() < started + AT_ONCE_FOR:
-        app.enqueue_many(nothing.request(number) for number in range(AT_ONCE))
+        client.enqueue_many(nothing.request(number) for number in range(AT_ONCE))
         at_once += AT_ONCE
         tell(0.2 + 0.2 * at_once / MOST_AT_ONCE)
     bulk_per_second = at_once / (time.monotonic() - started)
@@ -90,7 +99,7 @@ def measure(app: App, tell: Tell) -> Figures:
         _wait(begun, there + TICKS, lambda _: None)
     # The answer to a commit may be read after the task has begun.
     latencies = [max(0.0, start - at) for at, start in zip(committed, begun[there:], strict=True)]
-    return Figures(one_per_second, bulk_per_second, drain_per_second, latencies)
+    return Figures(one_per_second, bulk_per_second, drain_per_second, answer, latencies)
 
 
 def advice(figures: Figures) -> Iterator[str]:
@@ -102,7 +111,14 @@ def advice(figures: Figures) -> Iterator[str]:
             "slow to confirm a write, or the server is far away. Enqueue in the transaction that "
             "you have open anyway (`connection=`), where it costs hardly more than an INSERT."
         )
-    if figures.latency(50) > SLOW_WAKE_UP:
+    if figures.answer > FAR_AWAY:
+        yield (
+            f"The database takes {figures.answer * 1000:.0f} ms to answer a short question: it is "
+            "far from here, or busy. Measure from where the workers will be; they ask it twice for "
+            "each batch of tasks."
+        )
+    # Commit, wake-up and claim are on their way there and back for some of that time.
+    if figures.latency(50) > SLOW_WAKE_UP + 3 * figures.answer:
         yield (
             f"A task waits {figures.latency(50) * 1000:.0f} ms for an idle worker, so wake-ups do "
             "not arrive. Behind PgBouncer, set `listen_url` to a direct connection, or use its "
@@ -115,10 +131,20 @@ def advice(figures: Figures) -> Iterator[str]:
     )
     per_task = 1_000_000 / figures.drain_per_second
     yield (
-        f"The engine itself needs {per_task:,.0f} µs for a task from claim to settlement, history "
-        f"included. Tasks that take much longer than that are limited by their own work: give "
+        f"One worker process needs {per_task:,.0f} µs for a task from claim to settlement, history "
+        "included. Tasks that take much longer than that are limited by their own work: give "
         "waiting ones more --slots, computing ones more --processes."
     )
+
+
+def _time_to_answer(app: App) -> float:
+    app.counts()  # connected
+    took: list[float] = []
+    while len(took) < QUESTIONS and sum(took) < QUESTIONS_FOR:
+        asked = time.monotonic()
+        app.counts()
+        took.append(time.monotonic() - asked)
+    return median(took)
 
 
 def _wait(begun: Sequence[float], count: int, tell: Tell) -> None:

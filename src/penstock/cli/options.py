@@ -241,9 +241,10 @@ def _trouble_with_file(path: str, error: StoreUnavailable) -> StoreError | None:
     }:
         return None
     directory = Path(path).resolve().parent
+    exists = Path(path).exists()
     checks = (
-        (not _may(path, os.R_OK), "you may not read it"),
-        (not _may(path, os.W_OK), "you may not write to it"),
+        (exists and not _may(path, os.R_OK), "you may not read it"),
+        (exists and not _may(path, os.W_OK), "you may not write to it"),
         (not _may(directory, os.W_OK), f"you may not write to its directory {directory}"),
     )
     return next((FileForbidden(path, because) for is_so, because in checks if is_so), None)

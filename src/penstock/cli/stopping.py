@@ -1,0 +1,46 @@
+"""For commands that have something to remove when they end, however they end."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+# Not every system has all of them.
+_ASK_TO_STOP = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+
+
+@contextmanager
+def told_to_stop() -> Iterator[None]:
+    """Take the signals that ask a program to end for a Ctrl-C: what it has begun is undone.
+
+    One that nobody wants to hear, as with `nohup`, stays unheard.
+    """
+    with _answered_by(signal.default_int_handler):
+        yield
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Hear none of them: for the seconds that it takes to clean up."""
+    with _answered_by(_hear_nothing):
+        yield
+
+
+def _hear_nothing(_number: int, _frame: FrameType | None) -> None:
+    """Not SIG_IGN, which a program started meanwhile would inherit."""
+
+
+@contextmanager
+def _answered_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in _ASK_TO_STOP}
+    # None: somebody's who is not Python, and could not be given back.
+    heard = {one: by for one, by in before.items() if by not in {signal.SIG_IGN, None}}
+    try:
+        for number in heard:
+            signal.signal(number, handler)
+        yield
+    finally:
+        for number, by in heard.items():
+            signal.signal(number, by)
