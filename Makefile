@@ -35,7 +35,7 @@ check: $(READY) ## Lint, check the format, the types and the layers
 	$(PY) -m mypy --cache-dir=$(MYPY_CACHE)
 	$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()' --no-cache
 
-bench: $(READY) ## Measure beside other systems, up to 40 minutes (ARGS=--quick: about 5)
+bench: $(READY) ## Measure beside other systems, up to 40 minutes (ARGS=--quick: five to eight minutes)
 	@$(PY) -m benchmarks $(ARGS)
 
 docs: $(DOCS) ## Build the documentation into build/site; any warning stops it

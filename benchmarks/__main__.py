@@ -1,6 +1,6 @@
 """`make bench`: our engine and its peers in one run on one machine, in interleaved rounds.
 
-`make bench ARGS=--quick` takes about five minutes with the same rows, scaled down.
+It takes 20 to 40 minutes; `make bench ARGS=--quick` five to eight, with the same rows, scaled down.
 """
 
 import argparse
@@ -21,7 +21,14 @@ from benchmarks.driving import Bench, PlayerFailed
 from benchmarks.figures import Measured, Results
 from benchmarks.installing import Installed, Missing, install
 from benchmarks.records import NotOnce
-from benchmarks.report import as_json, as_markdown, describe_machine, write_into, write_json
+from benchmarks.report import (
+    as_json,
+    as_markdown,
+    describe_machine,
+    shown,
+    write_into,
+    write_json,
+)
 from benchmarks.rows import ROWS
 from benchmarks.sizes import FULL, QUICK, Sizes
 from benchmarks.surroundings import Surroundings
@@ -44,11 +51,14 @@ class Run:
     redis: str | Missing
     place: Path
     surroundings: Surroundings
+    results: Results = field(init=False)
     begun: float = field(default_factory=time.monotonic)
-    results: Results = field(default_factory=Results)
     missing: dict[str, str] = field(default_factory=dict)
     installed: dict[str, Installed] = field(default_factory=dict)
     made: int = 0
+
+    def __post_init__(self) -> None:
+        self.results = Results(deep=self.sizes.deep)
 
     def say(self, what: str) -> None:
         minutes, seconds = divmod(int(time.monotonic() - self.begun), 60)
@@ -99,7 +109,7 @@ class Run:
             self.say(f"{what}: {error}")
             return
         self.results.add(system.name, measured)
-        told = ", ".join(f"{key} {value:,.4g}" for key, value in measured.items())
+        told = ", ".join(f"{key} {shown(value)}" for key, value in measured.items())
         self.say(f"{system.title}: {told}")
 
 
@@ -218,7 +228,8 @@ def main() -> None:
         sizes = replace(sizes, rounds=chosen.rounds)
     with prepared(sizes) as run:
         machine = describe_machine(run.postgres)
-        machine["sizes"] = f"{'quick' if chosen.quick else 'full'}, {sizes.rounds} rounds"
+        size = "quick" if chosen.quick else "full"
+        machine["sizes"] = f"{size}, {sizes.rounds} round{'s' if sizes.rounds > 1 else ''}"
         systems = run.gather([one for one in SYSTEMS if one.name in names])
         for part in parts:
             run.surroundings.look()

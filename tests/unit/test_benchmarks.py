@@ -61,6 +61,22 @@ def test_a_promise_compares_medians_of_the_same_run() -> None:
     assert Promise("", "drain 1", "penstock", "@huey", least=3.1).holds(results) is None
 
 
+def test_a_line_about_deep_tables_says_how_deep_they_were() -> None:
+    results = Results(deep=50_000)
+    results.add("penstock", {"among ready": 90.0, "shallow": 100.0})
+    page = "\n".join(as_markdown(results, {}, {}))
+    assert "| among 50,000 ready, × shallow | 0.9 | ≥ 0.8 | holds |" in page
+
+
+def test_a_page_has_only_what_was_measured() -> None:
+    results = Results()
+    results.add("huey", {"drain 1": 5_000.0})
+    page = "\n".join(as_markdown(results, {}, {}))
+    assert "| drain, 1 process, /s | 5,000 |" in page
+    assert "PgQueuer" not in page
+    assert "PostgreSQL" not in page
+
+
 def test_promises_are_about_figures_and_systems_that_exist() -> None:
     figures, systems = {one.key for one in FIGURES}, {one.name for one in SYSTEMS}
     for promise in PROMISES:
