@@ -40,7 +40,7 @@ TIMED = {"e2e", "faults", "ops", "performance"}
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.parent.name in TIMED:
+        if item.path.parent.name in TIMED or item.get_closest_marker("performance"):
             item.add_marker(pytest.mark.flaky(reruns=2))
         if "postgres_url" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.postgres)

@@ -46,5 +46,7 @@ def _on_mariadb(engine: Engine, limit: int) -> list[Any]:
     with engine.begin() as connection:
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         ids = connection.execute(PICKED, {"free": "new", "limit": limit}).scalars().all()
+        if not ids:
+            return []
         connection.execute(TAKEN, {"taken": "sending", "ids": ids})
         return list(connection.execute(READ_BACK, {"ids": ids}).all())

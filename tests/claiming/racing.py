@@ -8,14 +8,17 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Engine, create_engine
 
 from penstock.claiming import PathName, claim
+from tests.claiming.handwritten import claim_by_hand
 from tests.claiming.tables import NEW, SENDING, URGENT, count_of, invoices
 
 RACERS = 8
+
+Way = PathName | Literal["by hand"] | None
 
 _barriers: list[Barrier] = []
 
@@ -65,14 +68,14 @@ def racers() -> Iterator[ProcessPoolExecutor]:
 def race(
     pool: ProcessPoolExecutor,
     engine: Engine,
-    path: PathName | None,
+    way: Way,
     *,
     limit: int,
     timeout: float = 280,
 ) -> Race:
     """Let all processes of the pool claim all new invoices; raise what one of them raises."""
     url = engine.url.render_as_string(hide_password=False)
-    started = [pool.submit(claim_all, url, path, limit) for _ in range(RACERS)]
+    started = [pool.submit(claim_all, url, way, limit) for _ in range(RACERS)]
     return Race([future.result(timeout) for future in started])
 
 
@@ -80,16 +83,15 @@ def _meet_at(barrier: Barrier) -> None:
     _barriers.append(barrier)
 
 
-def claim_all(url: str, path: PathName | None, limit: int) -> Outcome:
+def claim_all(url: str, way: Way, limit: int) -> Outcome:
     engine = create_engine(url)
-    wanted: dict[str, Any] = {"where": NEW, "values": SENDING, "order_by": URGENT}
     ids: list[int] = []
     largest = 0
     with engine.connect():
         _barriers[0].wait(timeout=60)
     begun = time.monotonic()
     while True:
-        rows = claim(engine, invoices, limit=limit, path=path, **wanted)
+        rows = claimed(engine, way, limit)
         ids += [row.id for row in rows]
         largest = max(largest, len(rows))
         # An empty list may only mean that others hold the rest at this moment.
@@ -98,3 +100,11 @@ def claim_all(url: str, path: PathName | None, limit: int) -> Outcome:
     ended = time.monotonic()
     engine.dispose()
     return Outcome(ids, largest, begun, ended)
+
+
+def claimed(engine: Engine, way: Way, limit: int) -> list[Any]:
+    if way == "by hand":
+        return claim_by_hand(engine, limit)
+    return claim(
+        engine, invoices, where=NEW, values=SENDING, order_by=URGENT, limit=limit, path=way
+    )

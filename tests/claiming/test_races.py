@@ -6,8 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 from sqlalchemy import Engine, delete, select, text
 
-from penstock.claiming import PathName
-from tests.claiming.racing import race
+from tests.claiming.racing import Way, race
 from tests.claiming.tables import count_of, fill, invoices
 
 ROWS = 20_000
@@ -16,6 +15,12 @@ BATCH = 50
 # SQLite has one writer at a time on either path.
 AT_LEAST_TIMES_THE_FLOOR = {"postgresql": 10, "mariadb": 5}
 
+# On MariaDB, half of a claim is the server's walk over what was claimed before it, which is not
+# purged yet, and the floor mostly waits for locks. Where a server's waits are short and its walks
+# are long, SQL written by hand is not five times as fast as the floor either; then that decides,
+# as it does for a single caller.
+AT_LEAST_OF_HAND_WRITTEN = 0.7
+
 
 @pytest.mark.slow
 @pytest.mark.performance
@@ -23,20 +28,29 @@ AT_LEAST_TIMES_THE_FLOOR = {"postgresql": 10, "mariadb": 5}
 def test_each_row_goes_to_one_caller_and_no_error_escapes(
     racing: ProcessPoolExecutor, engine: Engine, note: Callable[[str], None]
 ) -> None:
-    # The floor between two fast ones: what disturbs it for a minute disturbs one of them, too.
-    rates = [emptied_by_all(racing, engine, path) for path in (None, "portable", None)]
+    database = engine.dialect.name
+    # The floor between fast ones: what disturbs it for a minute disturbs one of them, too.
+    ways: list[Way] = [None, "portable", None]
+    if database == "mariadb":
+        ways = [None, "by hand", "portable", "by hand", None]
+    rates: dict[Way, float] = {}
+    for way in ways:
+        rates[way] = max(emptied_by_all(racing, engine, way), rates.get(way, 0))
 
-    fast, floor = max(rates[0], rates[2]), rates[1]
-    note(f"{fast:,.0f} rows a second, on the floor {floor:,.0f}: {fast / floor:.1f} times")
-    assert fast / floor >= AT_LEAST_TIMES_THE_FLOOR.get(engine.dialect.name, 0)
+    fast, floor, by_hand = rates[None], rates["portable"], rates.get("by hand")
+    beside = f", by hand {by_hand:,.0f}" if by_hand else ""
+    note(f"{fast:,.0f} rows a second{beside}, on the floor {floor:,.0f}: {fast / floor:.1f} times")
+    wanted = AT_LEAST_TIMES_THE_FLOOR.get(database, 0) * floor
+    if by_hand is not None:
+        wanted = min(wanted, AT_LEAST_OF_HAND_WRITTEN * by_hand)
+    assert fast >= wanted
 
 
-def emptied_by_all(racing: ProcessPoolExecutor, engine: Engine, path: str | None) -> float:
+def emptied_by_all(racing: ProcessPoolExecutor, engine: Engine, way: Way) -> float:
     """Fill the table, let all processes claim until nothing is left; return rows a second."""
     refill(engine)
-    chosen: PathName | None = "portable" if path else None
 
-    finished = race(racing, engine, chosen, limit=BATCH)
+    finished = race(racing, engine, way, limit=BATCH)
 
     assert finished.given == dict.fromkeys(range(1, ROWS + 1), 1)
     assert finished.largest <= BATCH
