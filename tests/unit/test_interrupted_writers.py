@@ -102,6 +102,8 @@ class Crowd:
                 return work(connection)
 
             before = sys.gettrace()
+            # Python 3.12 tells of opcodes only if somebody has asked for them when tracing begins.
+            sys._getframe().f_trace_opcodes = True
             sys.settrace(interruption.enter)
             try:
                 self._write(LEADER, and_one_comes)
