@@ -127,7 +127,7 @@ def test_the_partial_index_of_the_recipe_is_used(
         wanted = request_of(target_of(Delivery), values={"fence": 1}, **free(START))
         compiled = wanted.candidates().compile(engine)
         prefix = {"sqlite": "EXPLAIN QUERY PLAN ", "postgres": "EXPLAIN "}[database]
-        given = tuple(compiled.params[name] for name in compiled.positiontup or ())
+        given = tuple(str(compiled.params[name]) for name in compiled.positiontup or ())
         plan = connection.exec_driver_sql(
             prefix + str(compiled), given or dict(compiled.params)
         ).all()

@@ -99,7 +99,9 @@ def test_a_file_in_a_directory_that_is_not_there_is_told_at_first_use(directory:
         assert refusal.value.path == "nowhere/orders.db"
         app.close()
     (directory / "nowhere").mkdir()
-    assert App("sqlite:///nowhere/orders.db").counts()["ready"] == 0  # the same, once it is there
+    app = App("sqlite:///nowhere/orders.db")
+    assert app.counts()["ready"] == 0  # the same, once it is there
+    app.close()
 
 
 def test_a_directory_is_no_place_to_keep_tasks_in(directory: Path) -> None:

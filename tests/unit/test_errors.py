@@ -32,7 +32,7 @@ EXAMPLES: dict[str, Any] = {
     "tuple[str, ...]": ("one", "two"),
     "BaseException": OSError("broken pipe"),
     "Exception": KeyError("settings"),
-    "pathlib.Path": Path("orders"),
+    "Path": Path("orders"),
     "ImportError": ImportError("No module named 'psycopg'"),
     "int | float | str | timedelta": "1m30s",
 }
@@ -68,7 +68,7 @@ def _example_for(annotation: Any) -> Any:  # noqa: ANN401
     if inspect.isclass(annotation) and issubclass(annotation, PenstockError):
         return example_of(annotation)
     written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    for module in ("collections.abc.", "datetime."):
+    for module in ("collections.abc.", "datetime.", "pathlib.", "_local."):  # Python 3.13 has both
         written = written.replace(module, "")
     return EXAMPLES[written.removesuffix(" | None")]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -193,7 +194,8 @@ def test_what_still_waits_at_the_end_is_given_back(app: App, tmp_path: Path) -> 
         manual.run_until_idle()
         assert ended == []
     assert sorted(ended) == ["loop", "thread"]
-    assert App(url).counts()["ready"] == 2
+    with closing(App(url)) as later:
+        assert later.counts()["ready"] == 2
 
 
 # --- workflows ----------------------------------------------------------------------------------
