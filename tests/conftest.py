@@ -10,8 +10,10 @@ from psycopg import sql
 
 from tests.support.postgres import OWN_SERVER, installed_programs, temporary_cluster
 
-# A run in the background of a script ignores Ctrl-C, and so would every program that it starts.
+# A run in the background of a script ignores Ctrl-C, and one under nohup the end of its terminal;
+# and so would every program that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # No deadline: an example that waits for a busy machine has not failed. Where a change has to land,
 # a run tells the same story each time; elsewhere it may find more.
