@@ -18,6 +18,7 @@ PenstockError
 └── StoreError                   the database could not do what was asked
     ├── StoreUnavailable         no answer: the work may or may not have been done
     │   ├── StoreBusy            another writer held SQLite's lock for too long
+    │   ├── StoreTakesNoWrites   its disk is full, or it is a replica
     │   ├── FileMisplaced        a SQLite file can be neither found nor made where the URL says
     │   └── NotSqlite            the file that the URL names is something else
     ├── StoreRefused             the database said no to this very data
@@ -264,6 +265,18 @@ class LockKept(StoreBusy):
             "step, waits or goes on, and another connection kept the SQLite write lock; nothing "
             "was written. If that is a connection of this task's own, commit or roll back before "
             "it takes a step, waits or is deferred."
+        )
+        self.args = (sentence,)
+
+
+class StoreTakesNoWrites(StoreUnavailable):
+    """The database answers, and writes nothing: its disk is full, or it is a replica."""
+
+    def __init__(self, doing: str, *, instead: str, because: BaseException) -> None:
+        super().__init__(doing, because=because)
+        sentence = (
+            f"The database takes no writes now, so we could not {doing}: {first_line(because)}. "
+            f"Nothing was written. {instead}."
         )
         self.args = (sentence,)
 

@@ -14,10 +14,12 @@ import psycopg
 import pytest
 
 from penstock import App
+from penstock.errors import StoreTakesNoWrites, StoreUnavailable
 from penstock.model.events import EventType
 from penstock.model.states import State
 from penstock.store.contract import Store
 from penstock.store.opening import open_store
+from penstock.store.postgres.connecting import Connections
 from penstock.store.postgres.deadlines import WatchedConnection
 from penstock.testing.proxy import Proxy, proxy_to
 from tests.support.servers import Server, private_server
@@ -280,6 +282,24 @@ def test_a_single_connection_that_fails_is_made_again(
     app.close()
 
 
+def test_a_write_whose_answer_was_lost_is_not_called_refused_by_the_replica_that_answers_next(
+    postgres_url: str,
+) -> None:
+    """The primary may have committed before it died."""
+    connections = Connections(postgres_url)
+    statements = iter(["SELECT pg_terminate_backend(pg_backend_pid())", "CREATE TABLE never ()"])
+
+    def write(connection: WatchedConnection) -> None:
+        connection.execute("SET default_transaction_read_only = on")
+        connection.execute(next(statements))
+
+    with pytest.raises(StoreUnavailable, match="unknown whether it was done") as caught:
+        connections.run("write", write)
+    assert isinstance(caught.value.__cause__, psycopg.errors.ReadOnlySqlTransaction)
+    assert not isinstance(caught.value, StoreTakesNoWrites)
+    connections.close()
+
+
 def test_a_server_that_takes_no_writes_is_waited_for(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -300,6 +320,8 @@ def test_a_server_that_takes_no_writes_is_waited_for(
         gate.set()
         time.sleep(2 * LEASE)
         assert execution.refresh().state == "running"
+        with pytest.raises(StoreTakesNoWrites, match="name the primary server"):
+            hold.enqueue()
         server.configure({"default_transaction_read_only": "off"})
         assert execution.result(timeout=10) is None
         assert hold.enqueue().result(timeout=10) is None

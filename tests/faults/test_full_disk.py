@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock import App
-from penstock.errors import StoreError
+from penstock.errors import StoreTakesNoWrites
 from penstock.model.events import EventType
 from tests.support import tasks
 from tests.support.handling import connected
@@ -101,14 +101,14 @@ def test_work_goes_on_when_a_full_disk_has_room_again(
     worker = workers.start(slots=4, **QUICK)
     wait_until(lambda: counted(app.store, ids, EventType.STARTED).total() == 4)
     disk.fill()
-    refused = 0
+    refused = ""
     for number in range(3000):
         try:
             ids.append(tasks.step.enqueue(number).id)
-        except StoreError:
-            refused += 1
+        except StoreTakesNoWrites as error:
+            refused = str(error)
             break
-    assert refused
+    assert "Nothing was written. Make room" in refused
     place.open_gate()  # what ends now cannot be written down
     wait_until(lambda: "waiting for the database" in worker.log())
     assert worker.alive

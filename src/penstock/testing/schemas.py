@@ -27,8 +27,12 @@ def drop_schema(url: str, schema: str) -> None:
     from psycopg import errors, sql  # noqa: PLC0415
 
     with psycopg.connect(url, autocommit=True) as connection:
+        # Not IF EXISTS, which is an error too where nothing may be written.
+        its_name = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [schema])
+        if its_name.fetchone() is None:
+            return
         connection.execute(sql.SQL("SET lock_timeout = {}").format(_PATIENCE))
-        dropping = sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema))
+        dropping = sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema))
         try:
             connection.execute(dropping)
         except errors.LockNotAvailable as error:

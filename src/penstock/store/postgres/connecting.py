@@ -10,7 +10,7 @@ import random
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import make_conninfo
 
-from penstock.errors import StoreRefused, StoreUnavailable
+from penstock.errors import StoreRefused, StoreTakesNoWrites, StoreUnavailable
 from penstock.store.postgres.deadlines import LONGEST_ANSWER, WatchedConnection
 
 T = TypeVar("T")
@@ -49,6 +49,13 @@ MOST_CONFLICTS = 20
 # A migration that cannot get its lock soon steps back: whoever came later would wait behind it.
 _CONFLICTS = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable)
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
+_NO_WRITES: dict[type[Exception], str] = {
+    errors.ReadOnlySqlTransaction: (
+        "If it is a replica, name the primary server; if not, look for who has set "
+        "default_transaction_read_only"
+    ),
+    errors.DiskFull: "Make room on the server's disk",
+}
 
 _alive: "weakref.WeakSet[Connections]" = weakref.WeakSet()
 _graveyard: list[object] = []  # a parent's connections: closing them here would end them there
@@ -88,7 +95,7 @@ class Connections:
         been dead for a while. While none can be made, nobody asks twice at once.
         """
         conflicts = 0
-        repeats = 1 if repeatable else 0
+        lost: list[Exception] = []
         while True:
             try:
                 return self._lend(work)
@@ -98,9 +105,10 @@ class Connections:
                     raise StoreUnavailable(doing, because=error) from error
                 time.sleep(random.uniform(0, 0.002 * 2 ** min(conflicts, 6)))  # noqa: S311
             except _LOST as error:
-                if repeats == 0 or isinstance(error, errors.QueryCanceled):
-                    raise StoreUnavailable(doing, because=error) from error
-                repeats -= 1
+                lost.append(error)
+                may_repeat = repeatable and not isinstance(error, errors.QueryCanceled)
+                if len(lost) > 1 or not may_repeat:
+                    raise _unavailable(doing, lost) from error
             except (_NotConnected, TimeoutError) as error:
                 raise StoreUnavailable(doing, because=error) from error
             except (psycopg.DataError, psycopg.IntegrityError) as error:
@@ -177,6 +185,14 @@ class Connections:
         """Begin anew after a fork, in the child."""
         _graveyard.extend(self._idle)
         self._start_afresh()
+
+
+def _unavailable(doing: str, lost: Sequence[Exception]) -> StoreUnavailable:
+    """Say that nothing was written only where that is known of each time it was tried."""
+    next_steps = [_NO_WRITES.get(type(error), "") for error in lost]
+    if all(next_steps):
+        return StoreTakesNoWrites(doing, instead=next_steps[-1], because=lost[-1])
+    return StoreUnavailable(doing, because=lost[-1])
 
 
 def is_pooled(connection: Connection) -> bool:

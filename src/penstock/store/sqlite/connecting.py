@@ -14,6 +14,7 @@ from penstock.errors import (
     StoreBusy,
     StoreError,
     StoreRefused,
+    StoreTakesNoWrites,
     StoreUnavailable,
 )
 from penstock.store.sql import Statement
@@ -29,16 +30,21 @@ _NO_ANSWER = frozenset(
     {
         sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_FULL,
         sqlite3.SQLITE_INTERRUPT,
         sqlite3.SQLITE_IOERR,
         sqlite3.SQLITE_NOMEM,
         sqlite3.SQLITE_NOTADB,
         sqlite3.SQLITE_PERM,
         sqlite3.SQLITE_PROTOCOL,
-        sqlite3.SQLITE_READONLY,
     }
 )
+_NO_WRITES = {
+    sqlite3.SQLITE_FULL: "Make room on its disk",
+    sqlite3.SQLITE_READONLY: (
+        "Look whether the file is still there, and whether this user may write to it and to its "
+        "directory"
+    ),
+}
 
 
 class Writer(sqlite3.Connection):
@@ -138,6 +144,8 @@ def meaning(error: BaseException, *, doing: str, path: str, waited: float) -> Ba
             meant = StoreRefused(doing, because=error)
         case Exception() if is_busy(error):
             meant = StoreBusy(doing, waited=waited, because=error)
+        case Exception() if instead := _NO_WRITES.get(_code(error)):
+            meant = StoreTakesNoWrites(f"{doing} in {path}", instead=instead, because=error)
         case Exception() if _code(error) in _NO_ANSWER:
             meant = _misplaced(path, error) or StoreUnavailable(f"{doing} in {path}", because=error)
         case Exception():
@@ -172,6 +180,6 @@ def is_busy(error: BaseException) -> bool:
     return _code(error) in _BUSY
 
 
-def _code(error: BaseException) -> int | None:
-    code = getattr(error, "sqlite_errorcode", None)
-    return None if code is None else code & 0xFF
+def _code(error: BaseException) -> int:
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return sqlite3.SQLITE_OK if code is None else code & 0xFF
