@@ -1,6 +1,7 @@
 """`penstock bench` measures on the user's own database and leaves nothing of itself there."""
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -122,6 +123,24 @@ def test_a_schema_that_cannot_be_dropped_is_named(
     assert f"To remove it: DROP SCHEMA {name} CASCADE" in answer.err
     with psycopg.connect(on_postgres.url) as connection:
         connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+
+
+def test_a_server_that_takes_no_writes_is_told_once(on_postgres: CommandLine) -> None:
+    options = "options=-c%20default_transaction_read_only%3Don"
+    answer = replace(on_postgres, url=f"{on_postgres.url}?{options}")("bench")
+    assert answer.status == 1
+    assert "takes no writes" in answer.err
+    assert "left behind" not in answer.err
+    assert schemas_of_benches(on_postgres) == []
+
+
+def test_a_database_without_notifications_is_told_what_that_costs(
+    on_postgres: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_DATABASE_NOTIFY", "false")
+    answer = on_postgres("bench", "--json")
+    assert answer.status == 0
+    assert "`notify` is off" in "".join(answer.json["advice"])
 
 
 def test_a_database_in_memory_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from penstock.cli import measuring
 from penstock.cli.measuring import Figures, advice, measure
 
 
-def told(**changed: object) -> str:
+def told(*, notify: bool = True, **changed: object) -> str:
     well = {
         "one_per_second": 1_000.0,
         "bulk_per_second": 20_000.0,
@@ -18,7 +18,8 @@ def told(**changed: object) -> str:
         "answer": 0.0005,
         "latencies": [0.001] * 100,
     }
-    return "\n".join(advice(Figures(**(well | changed))))  # type: ignore[arg-type]
+    figures = Figures(**(well | changed))  # type: ignore[arg-type]
+    return "\n".join(advice(figures, notify=notify))
 
 
 def test_a_database_that_commits_slowly_is_told_of_the_callers_transaction() -> None:
@@ -32,11 +33,18 @@ def test_wake_ups_that_do_not_arrive_are_noticed() -> None:
     assert "listen_url" not in told()
 
 
+def test_whoever_turned_notifications_off_is_not_told_of_poolers() -> None:
+    off = told(notify=False, latencies=[0.4] * 100)
+    assert "`notify` is off" in off
+    assert "listen_url" not in off
+
+
 def test_a_database_that_is_far_away_is_not_taken_for_one_without_wake_ups() -> None:
-    far = told(answer=0.1, latencies=[0.3] * 100)
+    far = told(answer=0.1, latencies=[0.15] * 100)
     assert "takes 100 ms to answer" in far
     assert "listen_url" not in far
-    assert "listen_url" in told(answer=0.1, latencies=[0.9] * 100)
+    without_wake_ups = [0.1 + n * 0.5 / 100 for n in range(100)]  # looked for every 500 ms
+    assert "listen_url" in told(answer=0.1, latencies=without_wake_ups)
     assert "to answer" not in told()
 
 

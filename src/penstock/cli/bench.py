@@ -35,23 +35,28 @@ def bench(*, database: DatabaseOptions, as_json: bool) -> None:
     """
     try:
         with (
-            told_to_stop(),
+            told_to_stop() as check,
             _place_of_its_own(database) as (own, where),
             closing(App(own.url, schema=own.schema)) as app,
             closing(App(own.url, schema=own.schema)) as client,
             progress(WHOLE, doing="measuring") as move,
         ):
             begun = time.monotonic()
-            share = WHOLE - 1  # the rest is the answer
-            figures = measure(app, client, lambda done: move(int(done * share)))
+
+            def tell(done: float) -> None:
+                check()
+                move(int(done * (WHOLE - 1)))  # the rest is the answer
+
+            figures = measure(app, client, tell)
+            notify = app.settings.database.notify
             seconds = time.monotonic() - begun
     except KeyboardInterrupt:
         click.echo("\nStopped. The next run begins anew.", err=True)
         sys.exit(1)
     if as_json:
-        print_json(_shape(figures, where))
+        print_json(_shape(figures, where, notify=notify))
     else:
-        _print(figures, where, seconds)
+        _print(figures, where, seconds, notify=notify)
 
 
 @contextmanager
@@ -108,7 +113,7 @@ def _dropper(url: str, schema: str) -> Callable[[], None]:
     return drop
 
 
-def _shape(figures: Figures, where: str) -> Shape:
+def _shape(figures: Figures, where: str, *, notify: bool) -> Shape:
     return {
         "where": where,
         "enqueued_one_by_one_per_second": round(figures.one_per_second, 1),
@@ -119,11 +124,11 @@ def _shape(figures: Figures, where: str) -> Shape:
             "p50": round(figures.latency(50) * 1000, 2),
             "p95": round(figures.latency(95) * 1000, 2),
         },
-        "advice": list(advice(figures)),
+        "advice": list(advice(figures, notify=notify)),
     }
 
 
-def _print(figures: Figures, where: str, seconds: float) -> None:
+def _print(figures: Figures, where: str, seconds: float, *, notify: bool) -> None:
     half, nearly_all = (f"{figures.latency(which) * 1000:.1f} ms" for which in (50, 95))
     lines = {
         "enqueue, one transaction each": f"{figures.one_per_second:,.0f}/s",
@@ -135,7 +140,7 @@ def _print(figures: Figures, where: str, seconds: float) -> None:
     click.echo(f"Measured in {where}, in {seconds:.0f} s.\n")
     for what, figure in lines.items():
         print_line([Cell(f"  {what:<40}"), Cell(figure, "bold")])
-    _print_advice(list(advice(figures)))
+    _print_advice(list(advice(figures, notify=notify)))
 
 
 def _print_advice(lines: Sequence[str]) -> None:

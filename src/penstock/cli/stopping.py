@@ -12,13 +12,26 @@ _ASK_TO_STOP = [
 
 
 @contextmanager
-def told_to_stop() -> Iterator[None]:
+def told_to_stop() -> Iterator[Callable[[], None]]:
     """Take the signals that ask a program to end for a Ctrl-C: what it has begun is undone.
 
-    One that nobody wants to hear, as with `nohup`, stays unheard.
+    One that nobody wants to hear, as with `nohup`, stays unheard. What is given raises
+    KeyboardInterrupt if one has come: Python drops what a handler raises while a finalizer runs,
+    as some do during imports.
     """
-    with _answered_by(signal.default_int_handler):
-        yield
+    has_come = False
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        nonlocal has_come
+        has_come = True
+        raise KeyboardInterrupt
+
+    def check() -> None:
+        if has_come:
+            raise KeyboardInterrupt
+
+    with _answered_by(stop):
+        yield check
 
 
 @contextmanager
