@@ -1,12 +1,14 @@
 """`make bench`: our engine and its peers in one run on one machine, in interleaved rounds.
 
-It takes 20 to 40 minutes; `make bench ARGS=--quick` five to eight, with the same rows, scaled down.
+It takes 20 to 40 minutes; `make bench ARGS=--quick` five to eight, with the same rows, scaled down,
+to see that all of it works. The other systems are installed into a cache directory, once.
 """
 
 import argparse
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,6 +35,7 @@ from benchmarks.rows import ROWS
 from benchmarks.sizes import FULL, QUICK, Sizes
 from benchmarks.surroundings import Surroundings
 from benchmarks.systems import SYSTEMS, System
+from penstock.cli.stopping import told_to_stop
 from tests.support.postgres import installed_programs, temporary_cluster
 from tests.support.servers import Server
 
@@ -69,9 +72,10 @@ class Run:
         for system in systems:
             if system.needs is None:
                 continue
-            found = install(system.needs)
             if system.kind == "redis" and isinstance(self.redis, Missing):
-                found = self.redis
+                found: Installed | Missing = self.redis
+            else:
+                found = install(system.needs, self.say)
             if isinstance(found, Missing):
                 self.missing[system.name] = found.because
                 self.say(f"without {system.title}: {found.because}")
@@ -209,20 +213,51 @@ def prepared(sizes: Sizes) -> Iterator[Run]:
         yield Run(sizes, postgres, redis, place, Surroundings(place))
 
 
+def some_of(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Return what reads a list of names that stands in one argument."""
+
+    def read(text: str) -> list[str]:
+        names = text.split(",")
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            refusal = f"there is no {', '.join(unknown)}; there are {', '.join(known)}"
+            raise argparse.ArgumentTypeError(refusal)
+        return names
+
+    return read
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, one round")
     parser.add_argument("--rounds", type=int, metavar="N", help="take medians of so many rounds")
-    parser.add_argument(
-        "--systems", metavar="NAME,…", help=f"only these: {', '.join(one.name for one in SYSTEMS)}"
-    )
-    parser.add_argument("--parts", metavar="NAME,…", help=f"only these: {', '.join(PARTS)}")
+    for option, known in (("--systems", [one.name for one in SYSTEMS]), ("--parts", list(PARTS))):
+        parser.add_argument(
+            option,
+            type=some_of(known),
+            default=known,
+            metavar="NAME,…",
+            help=f"only these: {', '.join(known)}",
+        )
     parser.add_argument(
         "--publish", action="store_true", help="write the figures into docs/explanation too"
     )
     chosen = parser.parse_args()
-    names = set(chosen.systems.split(",")) if chosen.systems else {one.name for one in SYSTEMS}
-    parts = chosen.parts.split(",") if chosen.parts else list(PARTS)
+    try:
+        with told_to_stop():
+            run, machine = play(chosen)
+    except servers.NoPostgres as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("\nStopped. Nothing is left behind, and nothing was written.")
+    if not run.results.has_any:
+        sys.exit("Nothing was measured: what was asked for has none of these rows.")
+    tell(run, machine, publish=chosen.publish)
+    if run.results.failures:
+        sys.exit(1)
+
+
+def play(chosen: argparse.Namespace) -> tuple[Run, dict[str, str]]:
     sizes = QUICK if chosen.quick else FULL
     if chosen.rounds is not None:
         sizes = replace(sizes, rounds=chosen.rounds)
@@ -230,19 +265,25 @@ def main() -> None:
         machine = describe_machine(run.postgres)
         size = "quick" if chosen.quick else "full"
         machine["sizes"] = f"{size}, {sizes.rounds} round{'s' if sizes.rounds > 1 else ''}"
-        systems = run.gather([one for one in SYSTEMS if one.name in names])
-        for part in parts:
+        systems = run.gather([one for one in SYSTEMS if one.name in chosen.systems])
+        for part in chosen.parts:
             run.surroundings.look()
             PARTS[part](run, systems)
         machine.update(run.surroundings.told())
+    return run, machine
+
+
+def tell(run: Run, machine: dict[str, str], *, publish: bool) -> None:
+    if run.sizes.rounds == 1:
+        print("\nOne round, and its short rows, show that all of it works, not who is faster.")
     page = list(as_markdown(run.results, machine, run.missing))
     print("\n" + "\n".join(page))
     found = as_json(run.results, machine, run.missing)
     UNPUBLISHED.mkdir(parents=True, exist_ok=True)
-    for directory in [UNPUBLISHED, EXPLANATION] if chosen.publish else [UNPUBLISHED]:
+    for directory in [UNPUBLISHED, EXPLANATION] if publish else [UNPUBLISHED]:
         write_json(directory / "performance.json", found)
         (directory / "performance.svg").write_text(as_svg(run.results), encoding="utf-8")
-    if chosen.publish:
+    if publish:
         write_into(EXPLANATION / "performance.md", page)
     run.say(f"performance.json and performance.svg are in {UNPUBLISHED.relative_to(ROOT)}")
 

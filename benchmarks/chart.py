@@ -9,7 +9,7 @@ from benchmarks.systems import SYSTEMS
 PANELS = (
     ("drain 1", "No-op tasks drained by one process, per second", ("postgres", "redis")),
     ("runs", "Five-step workflows by one process, per second", ("postgres", "redis")),
-    ("drain 1", "The same tasks on SQLite, synchronous FULL", ("sqlite",)),
+    ("drain 1", "No-op tasks drained by one process on SQLite, per second", ("sqlite",)),
 )
 WIDTH, LEFT, BAR, GAP, HEAD = 720, 200, 18, 8, 44
 OURS, OTHERS, INK = "#0f766e", "#94a3b8", "#64748b"

@@ -60,6 +60,10 @@ class Results:
     def has(self, system: str) -> bool:
         return any(measured == system for _, measured in self._values)
 
+    @property
+    def has_any(self) -> bool:
+        return bool(self._values)
+
     def get(self, key: str, system: str) -> float | None:
         values = self._values.get((key, system))
         return median(values) if values else None
@@ -85,11 +89,28 @@ class Promise:
     def found(self, results: Results) -> float | None:
         """Return the ratio, or the figure itself where nobody is compared with."""
         value = results.get(self.key, self.ours)
-        if value is None or self.than is None:
+        if value is None or self.compared_with is None:
             return value
-        key, _, system = self.than.rpartition("@")
-        other = results.get(key or self.key, system or self.ours)
+        other = results.get(*self.compared_with)
         return value / other if other else None
+
+    def turns(self, results: Results) -> list[float]:
+        """Return the same for each turn by itself; nothing where not all took as many."""
+        values = results.rounds(self.key, self.ours)
+        if self.compared_with is None:
+            return values
+        others = results.rounds(*self.compared_with)
+        if len(others) != len(values) or not all(others):
+            return []
+        return [value / other for value, other in zip(values, others, strict=True)]
+
+    @property
+    def compared_with(self) -> tuple[str, str] | None:
+        """The key of a figure, and whose."""
+        if self.than is None:
+            return None
+        key, _, system = self.than.rpartition("@")
+        return key or self.key, system or self.ours
 
     def holds(self, results: Results) -> bool | None:
         found = self.found(results)

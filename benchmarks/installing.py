@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,19 +34,22 @@ def cache() -> Path:
     return Path(above) / "penstock-benchmarks"
 
 
-def install(name: str) -> Installed | Missing:
+def install(name: str, say: Callable[[str], None]) -> Installed | Missing:
     """Return where the pinned version of `name` is; install it if it is not there yet."""
     pinned = tomllib.loads(PINNED.read_text(encoding="utf-8"))[name]
     if "node" in pinned:
-        return _install_with_npm(cache() / name, pinned["node"])
-    return _install_with_pip(cache() / name, pinned["packages"])
+        return _install_with_npm(cache() / name, pinned["node"], say)
+    return _install_with_pip(cache() / name, pinned["packages"], say)
 
 
-def _install_with_pip(home: Path, packages: list[str]) -> Installed | Missing:
+def _install_with_pip(
+    home: Path, packages: list[str], say: Callable[[str], None]
+) -> Installed | Missing:
     python = home / "bin" / "python"
     found = Installed((str(python),), home, tuple(packages))
     if _is_there(home, packages):
         return found
+    say(f"installing {' '.join(packages)} into {home}")
     shutil.rmtree(home, ignore_errors=True)
     for command in (
         [sys.executable, "-m", "venv", str(home)],
@@ -57,11 +61,14 @@ def _install_with_pip(home: Path, packages: list[str]) -> Installed | Missing:
     return found
 
 
-def _install_with_npm(home: Path, packages: list[str]) -> Installed | Missing:
+def _install_with_npm(
+    home: Path, packages: list[str], say: Callable[[str], None]
+) -> Installed | Missing:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         return Missing("there is no node and npm on this machine")
     if not _is_there(home, packages):
+        say(f"installing {' '.join(packages)} into {home}")
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
         refusal = _refusal([npm, "install", "--silent", "--prefix", str(home), *packages])

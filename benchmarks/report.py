@@ -85,7 +85,10 @@ def as_json(
 def as_markdown(
     results: Results, machine: Mapping[str, str], missing: Mapping[str, str]
 ) -> Iterator[str]:
-    yield f"Measured on {datetime.now(UTC).date().isoformat()}: medians of the rounds of one run."
+    yield (
+        f"Measured on {datetime.now(UTC).date().isoformat()}: medians of the rounds of one run. "
+        f"{_verified(results)}"
+    )
     yield ""
     yield from _table(["", ""], ([what, value] for what, value in machine.items()))
     measured = [one for one in SYSTEMS if results.has(one.name)]
@@ -98,13 +101,21 @@ def as_markdown(
             yield from ("", f"### {title}", "")
             yield from _beside_each_other(results, systems)
     yield from ("", "### What must hold", "")
-    yield from _table(["", "found", "wanted", ""], _lines(results))
+    yield from _table(["", "found", "turn by turn", "wanted", ""], _lines(results, missing))
     yield from ("", "### Settings", "")
     yield from _table(["system", "settings"], ([one.title, one.settings] for one in measured))
-    for name, because in missing.items():
-        yield from ("", f"Not measured: {name}, because {because}.")
+    for system in SYSTEMS:
+        if system.name in missing:
+            yield from ("", f"Not measured: {system.title}, because {missing[system.name]}.")
     for failure in results.failures:
         yield from ("", f"Failed: {failure}")
+
+
+def _verified(results: Results) -> str:
+    failed = len(results.failures)
+    if failed:
+        return f"**{failed} could not be measured**, and the end of this says why."
+    return "Each task of every row ran, once, and nothing was left."
 
 
 def write_into(page: Path, lines: Iterable[str]) -> None:
@@ -135,14 +146,17 @@ def _beside_each_other(results: Results, systems: list[System]) -> Iterator[str]
     )
 
 
-def _lines(results: Results) -> Iterator[list[str]]:
+def _lines(results: Results, missing: Mapping[str, str]) -> Iterator[list[str]]:
     for promise in PROMISES:
         found, holds = promise.found(results), promise.holds(results)
-        if holds is None:
+        is_missing = promise.compared_with is not None and promise.compared_with[1] in missing
+        if holds is None and not is_missing:
             continue  # a run of some systems, or of some parts
         wanted = f"≥ {promise.least:,g}" if promise.most is None else f"≤ {promise.most:,g}"
-        verdict = "holds" if holds else "**falls short**"
-        yield [promise.says(results), _shown(found), wanted, verdict]
+        verdict = "not measured" if holds is None else "holds" if holds else "**falls short**"
+        turns = promise.turns(results)
+        apart = f"{shown(min(turns))} to {shown(max(turns))}" if len(turns) > 1 else "–"
+        yield [promise.says(results), _shown(found), apart, wanted, verdict]
 
 
 def _shown(value: float | None) -> str:

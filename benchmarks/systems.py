@@ -79,7 +79,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         "penstock-def",
-        "Penstock, PostgreSQL, def",
+        "Penstock, PostgreSQL, threads",
         "postgres",
         "penstock_player.py",
         "defaults; def, so on threads",
@@ -153,7 +153,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         "penstock-sqlite-def",
-        "Penstock, SQLite, def",
+        "Penstock, SQLite, threads",
         "sqlite",
         "penstock_player.py",
         "defaults (synchronous FULL); def, so on threads",

@@ -1,10 +1,12 @@
 """The benchmarks refuse to measure work that was lost or repeated, and say what falls short."""
 
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import main
 from benchmarks.chart import as_svg
 from benchmarks.figures import FIGURES, PROMISES, Promise, Results
 from benchmarks.records import NOTE, Beginning, NotOnce, Record, steady_rate
@@ -61,11 +63,56 @@ def test_a_promise_compares_medians_of_the_same_run() -> None:
     assert Promise("", "drain 1", "penstock", "@huey", least=3.1).holds(results) is None
 
 
+def test_a_promise_shows_how_far_apart_the_turns_were() -> None:
+    results = Results()
+    for ours, theirs in ((30.0, 10.0), (20.0, 10.0), (90.0, 10.0)):
+        results.add("penstock", {"drain 1": ours})
+        results.add("pgqueuer", {"drain 1": theirs})
+    assert Promise("", "drain 1", "penstock", "@pgqueuer", least=1.5).turns(results) == [3, 2, 9]
+    assert Promise("", "drain 1", "penstock", None, least=1.0).turns(results) == [30, 20, 90]
+    page = "\n".join(as_markdown(results, {}, {}))
+    assert "| drain, 1 process, × PgQueuer | 3 | 2 to 9 | ≥ 1.5 | holds |" in page
+
+
+def test_turns_that_failed_are_not_compared_with_those_of_another_minute() -> None:
+    results = Results()
+    results.add("penstock", {"drain 1": 30.0})
+    results.add("penstock", {"drain 1": 20.0})
+    results.add("pgqueuer", {"drain 1": 10.0})
+    assert Promise("", "drain 1", "penstock", "@pgqueuer", least=1.5).turns(results) == []
+
+
+def test_a_line_that_nobody_could_be_measured_for_says_so() -> None:
+    results = Results()
+    results.add("penstock-def", {"drain 1": 30.0})
+    page = "\n".join(as_markdown(results, {}, {"celery": "there is no redis-server"}))
+    assert "| drain of def tasks, × Celery | – | – | ≥ 5 | not measured |" in page
+
+
+def test_a_page_says_above_its_figures_whether_all_of_them_are_there() -> None:
+    results = Results()
+    results.add("huey", {"drain 1": 5_000.0})
+    assert "Each task of every row ran, once" in next(as_markdown(results, {}, {}))
+    results.failures.append("drain of Huey: 3 lost")
+    assert "**1 could not be measured**" in next(as_markdown(results, {}, {}))
+
+
+@pytest.mark.parametrize("option", ["--systems", "--parts"])
+def test_a_misspelt_name_is_refused_before_anything_is_measured(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", option, "idle,pgq"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert re.search("there is no .*pgq; there are", capsys.readouterr().err)
+
+
 def test_a_line_about_deep_tables_says_how_deep_they_were() -> None:
     results = Results(deep=50_000)
     results.add("penstock", {"among ready": 90.0, "shallow": 100.0})
     page = "\n".join(as_markdown(results, {}, {}))
-    assert "| among 50,000 ready, × shallow | 0.9 | ≥ 0.8 | holds |" in page
+    assert "| among 50,000 ready, × shallow | 0.9 | – | ≥ 0.8 | holds |" in page
 
 
 def test_a_page_has_only_what_was_measured() -> None:
@@ -138,8 +185,8 @@ def test_the_page_and_the_chart_hold_what_was_measured(tmp_path: Path) -> None:
     assert text.endswith("after\n")
     assert "outdated" not in text
     assert "| 12,345 |" in text
-    assert "Not measured: celery, because there is no redis-server." in text
-    assert "| drain, 1 process, × PgQueuer | 5.26 | ≥ 1.5 | holds |" in text
+    assert "Not measured: Celery, Redis, because there is no redis-server." in text
+    assert "| drain, 1 process, × PgQueuer | 5.26 | – | ≥ 1.5 | holds |" in text
 
     drawn = ET.fromstring(as_svg(results))  # noqa: S314 - we drew it ourselves
     texts = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
