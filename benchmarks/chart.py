@@ -11,7 +11,9 @@ PANELS = (
     ("runs", "Five-step workflows by one process, per second", ("postgres", "redis")),
     ("drain 1", "No-op tasks drained by one process on SQLite, per second", ("sqlite",)),
 )
-WIDTH, LEFT, BAR, GAP, HEAD = 720, 200, 18, 8, 44
+WIDTH, BAR, GAP, HEAD = 720, 18, 8, 44
+LETTER = 7  # wide in most fonts of that size
+LEFT = 24 + LETTER * max(len(system.title) for system in SYSTEMS)
 OURS, OTHERS, INK = "#0f766e", "#94a3b8", "#64748b"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.chart import as_svg
+from benchmarks.chart import LETTER, as_svg
 from benchmarks.figures import FIGURES, PROMISES, Promise, Results
 from benchmarks.records import NOTE, Beginning, NotOnce, Record, steady_rate
 from benchmarks.report import BEGIN, END, as_markdown, write_into
@@ -191,3 +191,17 @@ def test_the_page_and_the_chart_hold_what_was_measured(tmp_path: Path) -> None:
     drawn = ET.fromstring(as_svg(results))  # noqa: S314 - we drew it ourselves
     texts = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert {"12,345", "1,234", "2,345"} <= set(texts)
+
+
+def test_the_name_of_every_system_has_room_beside_its_bar() -> None:
+    results = Results()
+    for system in SYSTEMS:
+        results.add(system.name, {"drain 1": 1_000.0})
+    drawn = ET.fromstring(as_svg(results))  # noqa: S314 - we drew it ourselves
+    names = [
+        (float(one.attrib["x"]), one.text or "")
+        for one in drawn.iter("{http://www.w3.org/2000/svg}text")
+        if one.get("text-anchor") == "end"
+    ]
+    assert {name for _, name in names} == {system.title for system in SYSTEMS}
+    assert all(right >= LETTER * len(name) for right, name in names)
