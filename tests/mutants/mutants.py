@@ -218,7 +218,7 @@ MUTANTS = (
     Mutant(
         "sqlite: who fails in a group takes the others with it",
         f"{SQLITE}sharing.py",
-        "if is_theirs and len(together.jobs) > 1:",
+        "if is_a_works and len(together.jobs) > 1:",
         "if not together.jobs:",
         ("tests/unit/test_sharing.py::test_who_fails_in_a_group_fails_alone",),
     ),
@@ -376,6 +376,33 @@ MUTANTS = (
         "                job.together.fate = Interrupted()\n",
         "                job.together.fate = Fate.COMMITTED\n",
         ("tests/unit/test_interrupted_writers.py",),
+    ),
+    Mutant(
+        "sqlite: what a signal ended before the commit is told as unknown",
+        f"{SQLITE}sharing.py",
+        "if_ended: Fate | BaseException = Fate.UNDONE",
+        "if_ended: Fate | BaseException = Interrupted()",
+        (
+            (
+                "tests/unit/test_sharing.py::"
+                "test_what_a_signal_ended_before_the_commit_is_done_by_who_asked_for_it"
+            ),
+        ),
+    ),
+    Mutant(
+        "sqlite: what a signal ended before it waited is written by somebody else, later",
+        f"{SQLITE}sharing.py",
+        "        try:\n            self._waiting.append(job)\n",
+        "        self._waiting.append(job)\n        try:\n",
+        ("tests/unit/test_interrupted_writers.py",),
+    ),
+    Mutant(
+        "sqlite: a fate that is told is taken back",
+        f"{SQLITE}sharing.py",
+        "                together.fate = Fate.UNDONE\n            elif is_a_works or",
+        "                together.fate = error\n                together.fate = Fate.UNDONE\n"
+        "            elif is_a_works or",
+        ("tests/unit/test_sharing.py::test_what_is_told_is_not_taken_back",),
     ),
     Mutant(
         "who is done by itself after a fault takes others along",

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -40,7 +41,16 @@ class Interruption:
         self._before: dict[FrameType, str] = {}
         self._names: dict[CodeType, dict[int, str]] = {}
 
-    def enter(self, frame: FrameType, _event: str, _told: object) -> Any:  # noqa: ANN401 - its own
+    def __enter__(self) -> None:
+        self._tracing = sys.gettrace()
+        # Python 3.12 tells of opcodes only if somebody has asked for them when tracing begins.
+        sys._getframe().f_trace_opcodes = True
+        sys.settrace(self._enter)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._tracing)
+
+    def _enter(self, frame: FrameType, _event: str, _told: object) -> Any:  # noqa: ANN401 - its own
         if frame.f_code.co_filename not in OURS:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
@@ -101,14 +111,8 @@ class Crowd:
                     self._threads[-1].name = "late"
                 return work(connection)
 
-            before = sys.gettrace()
-            # Python 3.12 tells of opcodes only if somebody has asked for them when tracing begins.
-            sys._getframe().f_trace_opcodes = True
-            sys.settrace(interruption.enter)
-            try:
+            with interruption:
                 self._write(LEADER, and_one_comes)
-            finally:
-                sys.settrace(before)
         for thread in self._threads:
             thread.join(PATIENCE)
             assert not thread.is_alive()
@@ -179,3 +183,27 @@ def test_nobody_is_told_what_is_not_so_wherever_a_signal_ends_the_leader(
 
     assert at > 50
     assert sys.exception() is None
+
+
+def test_what_a_signal_ended_is_not_written_later_by_somebody_else(path: Path) -> None:
+    file = SharedFile(str(path), busy_timeout=5)
+    at, came = 0, True
+    while came:
+        at += 1
+        interruption, word = Interruption(at, TimeIsUp), f"ended at the {at}th"
+        with suppress(TimeIsUp), interruption:
+            file.write("say it", say(word, refused=False))
+        came = interruption.came
+        then = how_often(file, word)
+
+        file.write("say it", say("an hour later", refused=False))
+
+        assert how_often(file, word) == then <= 1
+    file.close()
+
+    assert at > 20
+
+
+def how_often(file: SharedFile, word: str) -> int:
+    rows = file.read("read", lambda it: it.execute("SELECT word FROM said").fetchall())
+    return rows.count((word,))

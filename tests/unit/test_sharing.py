@@ -1,20 +1,24 @@
 """Threads that write to one SQLite file at the same time share a transaction, not their fate."""
 
+import gc
 import random
 import signal
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from penstock.errors import StoreBusy, StoreRefused
+from penstock.store.sqlite import sharing
 from penstock.store.sqlite.sharing import SharedFile
-from penstock.store.sqlite.together import Job, Together
+from penstock.store.sqlite.together import Fate, Job, Together
 
 
 @pytest.fixture
@@ -187,6 +191,98 @@ def test_the_main_thread_is_not_told_what_another_has_raised(file: SharedFile) -
     late.join(10)
     assert len(told) == 1
     assert words(file) == ["a"]
+
+
+def test_what_is_told_is_not_taken_back(file: SharedFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits looks without a lock, and goes away with the first answer that there is."""
+    told: list[tuple[Together, object]] = []
+
+    class Heard(Together):
+        def __setattr__(self, name: str, value: object) -> None:
+            if name == "fate":
+                told.append((self, value))
+            super().__setattr__(name, value)
+
+    def change_its_mind(_: sqlite3.Connection) -> NoReturn:
+        message = "changed its mind"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(sharing, "Together", Heard)
+
+    def fail() -> None:
+        with suppress(RuntimeError):
+            file.write("fail", change_its_mind)
+
+    late = threading.Thread(target=fail)
+    assert file.write("say a word", joined_by(late, file, say("a"))) == "a"
+    late.join(10)
+
+    answered: set[Together] = set()
+    for together, fate in told:
+        assert together not in answered
+        if fate not in {None, Fate.UNDONE}:
+            answered.add(together)
+    assert len(answered) == 2
+
+
+def test_who_waits_does_not_mistake_two_answers_for_one() -> None:
+    """Between two looks, a transaction that was undone can become another that is not decided."""
+    fates: list[Fate | None] = [Fate.UNDONE, None]
+
+    class Deciding(Together):
+        @property
+        def fate(self) -> Fate | None:
+            return fates.pop(0)
+
+        @fate.setter
+        def fate(self, _: object) -> None:
+            pass
+
+    job = Job("say a word", lambda _: None)
+    job.together = Deciding()
+
+    assert not job.is_done
+
+
+def test_what_a_signal_ended_before_the_commit_is_done_by_who_asked_for_it(
+    file: SharedFile,
+) -> None:
+    answers: list[str] = []
+
+    def stopped_in_the_main_thread(connection: sqlite3.Connection) -> str:
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        return say("late")(connection)
+
+    def ask() -> None:
+        answers.append(file.write("say a word", stopped_in_the_main_thread))
+
+    late = threading.Thread(target=ask)
+
+    with pytest.raises(KeyboardInterrupt):
+        file.write("say a word", joined_by(late, file, say("first")))
+
+    late.join(10)
+    assert answers == ["late"]
+    assert words(file) == ["late"]
+
+
+def test_nothing_of_what_was_written_stays_until_circles_are_looked_for(file: SharedFile) -> None:
+    class Batch:
+        """What can be watched going away."""
+
+    def say_of(_: Batch, connection: sqlite3.Connection) -> str:
+        return say("a")(connection)
+
+    batch = Batch()
+    watched = weakref.ref(batch)
+    gc.disable()
+    try:
+        file.write("say a word", partial(say_of, batch))
+        del batch
+        assert watched() is None
+    finally:
+        gc.enable()
 
 
 def test_who_was_to_come_after_an_interruption_is_not_blamed_for_anothers_fault(

@@ -92,8 +92,8 @@ class SharedFile:
             results[:] = [work(connection)]
 
         job = Job(doing, keep_result)
-        self._waiting.append(job)
         try:
+            self._waiting.append(job)
             self._see_to(job)
         except BaseException:
             # Interrupted while it waited: nobody wants the result any more.
@@ -195,38 +195,45 @@ class SharedFile:
 
         What it raises is meant for this thread and not for them: a signal's handler has raised it.
         """
-        is_theirs = False
+        is_a_works = False  # the error
+        if_ended: Fate | BaseException = Fate.UNDONE
         try:
             connection = self._opened_writer()
             try:
                 # No savepoint between them: SQLite would keep every page that they change twice.
                 self._begin(connection, together.jobs[0].doing)
-                is_theirs = True
+                is_a_works = True
                 for job in together.jobs:  # which grows meanwhile
                     job.work(connection)
                     if not alone:
                         # A claim takes milliseconds: what is to be settled by then goes with it.
                         self._let_join(together)
-                is_theirs = False
+                is_a_works = False
+                if_ended = Interrupted()  # from now on it may be written
                 self._commit(connection, together.jobs[0].doing)
                 together.fate = Fate.COMMITTED
             except BaseException as error:
                 self._undo(connection, error)
                 raise
         except Exception as error:
-            if is_theirs and len(together.jobs) > 1:
+            if is_a_works and len(together.jobs) > 1:
                 together.fate = Fate.UNDONE
                 self._run_each(together.jobs, leader)
                 if may_be_a_signals(error) and not any(map(raised_the_like, together.jobs)):
                     raise
-            elif is_theirs or not may_be_a_signals(error):
+            elif is_a_works and together.jobs[0] is not leader and may_be_a_signals(error):
+                # Its own, or a signal's? The thread that asked for it hears none, and will see.
+                together.fate = Fate.UNDONE
+            elif is_a_works or not may_be_a_signals(error):
                 together.fate = error
             else:
-                together.fate = Interrupted()
+                together.fate = if_ended
                 raise
         except BaseException:
-            together.fate = Interrupted()
+            together.fate = if_ended
             raise
+        finally:
+            together.jobs.clear()  # they know it, and no cycle is to keep what they wrote
 
     def _run_each(self, jobs: Sequence[Job], leader: Job) -> None:
         """One has undone the work of all: now each for itself, so that it fails alone."""
@@ -234,12 +241,7 @@ class SharedFile:
             by_itself = Together(job)
             self._run(by_itself, leader, alone=True)
             fate = by_itself.fate
-            if not isinstance(fate, Exception):
-                continue
-            if job is not leader and may_be_a_signals(fate):
-                # Its own, or a signal's? The thread that asked for it hears none, and will see.
-                by_itself.fate = Fate.UNDONE
-            elif isinstance(self._meaning(fate, job.doing), StoreBusy):
+            if isinstance(fate, StoreBusy) or (isinstance(fate, Exception) and is_busy(fate)):
                 for other in jobs[place + 1 :]:
                     other.together = by_itself  # all have waited as long as it has
                 return

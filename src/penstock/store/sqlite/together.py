@@ -64,7 +64,8 @@ class Job:
 
     @property
     def is_done(self) -> bool:
-        return self.fate is not None and self.fate is not Fate.UNDONE
+        fate = self.fate  # once: whoever has no lock may find another one the next time
+        return fate is not None and fate is not Fate.UNDONE
 
 
 def may_be_a_signals(error: Exception) -> bool:
