@@ -21,7 +21,7 @@ from benchmarks.costs import idle_memory, idle_statements, start_up
 from benchmarks.depth import deep_benches, hold_a_transaction, take_first
 from benchmarks.driving import Bench, PlayerFailed
 from benchmarks.figures import Measured, Results
-from benchmarks.installing import Installed, Missing, install
+from benchmarks.installing import Installed, Missing, cache, install
 from benchmarks.records import NotOnce
 from benchmarks.report import (
     as_json,
@@ -54,6 +54,7 @@ class Run:
     redis: str | Missing
     place: Path
     surroundings: Surroundings
+    check: Callable[[], None]  # raises if somebody has asked for the end
     results: Results = field(init=False)
     begun: float = field(default_factory=time.monotonic)
     missing: dict[str, str] = field(default_factory=dict)
@@ -64,6 +65,7 @@ class Run:
         self.results = Results(deep=self.sizes.deep)
 
     def say(self, what: str) -> None:
+        self.check()
         minutes, seconds = divmod(int(time.monotonic() - self.begun), 60)
         print(f"{minutes:3d}:{seconds:02d}  {what}", flush=True)
 
@@ -205,12 +207,12 @@ PARTS = {"beside": beside_each_other, "idle": idle, "starting": starting, "depth
 
 
 @contextmanager
-def prepared(sizes: Sizes) -> Iterator[Run]:
+def prepared(sizes: Sizes, check: Callable[[], None]) -> Iterator[Run]:
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
         postgres = stack.enter_context(servers.postgres())
         redis = stack.enter_context(servers.redis(place / "redis"))
-        yield Run(sizes, postgres, redis, place, Surroundings(place))
+        yield Run(sizes, postgres, redis, place, Surroundings(place), check)
 
 
 def some_of(known: Collection[str]) -> Callable[[str], list[str]]:
@@ -220,17 +222,27 @@ def some_of(known: Collection[str]) -> Callable[[str], list[str]]:
         names = text.split(",")
         unknown = [name for name in names if name not in known]
         if unknown:
-            refusal = f"there is no {', '.join(unknown)}; there are {', '.join(known)}"
+            refusal = f"there is no {', '.join(map(repr, unknown))}; there are {', '.join(known)}"
             raise argparse.ArgumentTypeError(refusal)
         return names
 
     return read
 
 
+def at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        refusal = f"{number} rounds measure nothing; there must be at least 1"
+        raise argparse.ArgumentTypeError(refusal)
+    return number
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, one round")
-    parser.add_argument("--rounds", type=int, metavar="N", help="take medians of so many rounds")
+    parser.add_argument(
+        "--rounds", type=at_least_one, metavar="N", help="take medians of so many rounds"
+    )
     for option, known in (("--systems", [one.name for one in SYSTEMS]), ("--parts", list(PARTS))):
         parser.add_argument(
             option,
@@ -244,12 +256,15 @@ def main() -> None:
     )
     chosen = parser.parse_args()
     try:
-        with told_to_stop():
-            run, machine = play(chosen)
+        with told_to_stop() as check:
+            run, machine = play(chosen, check)
     except servers.NoPostgres as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
-        sys.exit("\nStopped. Nothing is left behind, and nothing was written.")
+        sys.exit(
+            "\nStopped. Nothing was written, and nothing is left behind but the other systems, for "
+            f"the next run: {cache()}"
+        )
     if not run.results.has_any:
         sys.exit("Nothing was measured: what was asked for has none of these rows.")
     tell(run, machine, publish=chosen.publish)
@@ -257,11 +272,11 @@ def main() -> None:
         sys.exit(1)
 
 
-def play(chosen: argparse.Namespace) -> tuple[Run, dict[str, str]]:
+def play(chosen: argparse.Namespace, check: Callable[[], None]) -> tuple[Run, dict[str, str]]:
     sizes = QUICK if chosen.quick else FULL
     if chosen.rounds is not None:
         sizes = replace(sizes, rounds=chosen.rounds)
-    with prepared(sizes) as run:
+    with prepared(sizes, check) as run:
         machine = describe_machine(run.postgres)
         size = "quick" if chosen.quick else "full"
         machine["sizes"] = f"{size}, {sizes.rounds} round{'s' if sizes.rounds > 1 else ''}"

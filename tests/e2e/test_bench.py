@@ -1,9 +1,12 @@
 """`penstock bench` measures on the user's own database and leaves nothing of itself there."""
 
+import random
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -11,7 +14,8 @@ from psycopg import sql
 
 from penstock.cli import measuring
 from penstock.cli.measuring import NotFinished
-from penstock.testing import schemas
+from penstock.store.postgres.deadlines import WatchedConnection
+from penstock.testing import proxy_to, schemas
 from tests.e2e.command_line import CommandLine, wait_until
 
 
@@ -93,6 +97,72 @@ def test_whoever_stops_it_finds_nothing_of_it_left(on_sqlite: CommandLine, numbe
     assert sorted(Path(on_sqlite.directory).iterdir()) == before
 
 
+def test_whoever_stops_it_again_and_again_finds_nothing_of_it_left(on_sqlite: CommandLine) -> None:
+    before = sorted(Path(on_sqlite.directory).iterdir())
+    for _ in range(3):
+        bench = on_sqlite.start("bench")
+        wait_until(lambda: any(on_sqlite.directory.glob("penstock_bench_*.db")))
+        time.sleep(random.uniform(0.2, 0.8))  # at any of the things that it does
+
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            bench.send_signal(number)
+            time.sleep(random.uniform(0, 0.02))
+        _, told = bench.communicate(timeout=30)
+
+        assert told.endswith("Stopped. The next run begins anew.\n")
+        assert "Traceback" not in told
+        assert sorted(Path(on_sqlite.directory).iterdir()) == before
+
+
+@pytest.mark.parametrize("when", ["before", "while it is dropped"])
+def test_a_server_that_hangs_does_not_keep_it(
+    on_postgres: CommandLine, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr(schemas, "CONNECTED_WITHIN", 2)
+    monkeypatch.setattr(schemas, "_LONGEST_ANSWER", 2.0)
+    connect = WatchedConnection.connect
+    with proxy_to(on_postgres.url) as proxy:
+
+        def connect_and_hang(*what: Any, **how: Any) -> object:  # noqa: ANN401
+            connection = connect(*what, **how)
+            proxy.swallows_replies = "connect_timeout" in how
+            return connection
+
+        def stop(*_: object) -> NoReturn:
+            if when == "before":
+                proxy.swallows_replies = True
+            else:
+                monkeypatch.setattr(WatchedConnection, "connect", connect_and_hang)
+            raise NotFinished(0, 1)
+
+        monkeypatch.setattr(measuring, "_time_to_answer", stop)
+        begun = time.monotonic()
+        answer = replace(on_postgres, url=proxy.url(on_postgres.url))("bench")
+
+    assert time.monotonic() - begun < 15
+    assert answer.status == 1
+    (name,) = schemas_of_benches(on_postgres)
+    assert f"The schema {name} is left behind" in answer.err
+    drop(on_postgres, name)
+
+
+@pytest.mark.parametrize("directory", ["what?", "100%41", "a#b c"])
+def test_it_stays_out_of_files_whose_names_look_alike(tmp_path: Path, directory: str) -> None:
+    (tmp_path / directory).mkdir()
+    url = f"sqlite:///{quote(str(tmp_path / directory))}/app.db"
+    answer = CommandLine(tmp_path, url)("bench")
+    assert answer.status == 0
+    assert [*tmp_path.iterdir()] == [tmp_path / directory]
+    assert [*(tmp_path / directory).iterdir()] == []
+
+
+def test_workers_that_are_to_serve_some_queues_do_not_hold_it_up(
+    penstock: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_WORKER_QUEUES", "mail")
+    assert penstock("bench").status == 0
+
+
 def test_whoever_stops_it_finds_no_schema_of_it_left(on_postgres: CommandLine) -> None:
     bench = on_postgres.start("bench")
     wait_until(lambda: schemas_of_benches(on_postgres) != [])
@@ -120,9 +190,13 @@ def test_a_schema_that_cannot_be_dropped_is_named(
     (name,) = schemas_of_benches(on_postgres)
     assert answer.status == 1
     assert "0 of 1 tasks" in answer.err
-    assert f"To remove it: DROP SCHEMA {name} CASCADE" in answer.err
-    with psycopg.connect(on_postgres.url) as connection:
-        connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+    assert f"To remove it: DROP SCHEMA {name} CASCADE;" in answer.err
+    drop(on_postgres, name)
+
+
+def drop(penstock: CommandLine, schema: str) -> None:
+    with psycopg.connect(penstock.url) as connection:
+        connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
 
 
 def test_a_server_that_takes_no_writes_is_told_once(on_postgres: CommandLine) -> None:

@@ -65,14 +65,20 @@ def test_a_demo_whose_workers_cannot_start_says_what_they_said(
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "numbers",
+    [[signal.SIGINT], [signal.SIGTERM], [signal.SIGINT, signal.SIGINT, signal.SIGTERM]],
+    ids=["Ctrl-C", "SIGTERM", "again and again"],
+)
 def test_an_interrupted_demo_stops_its_workers_and_leaves_nothing_behind(
-    temporary: Path, number: signal.Signals
+    temporary: Path, numbers: list[signal.Signals]
 ) -> None:
     demo = start("-u", "-m", "penstock", "demo")
     workers = pids_at_work(demo)
     assert all(is_alive(pid) for pid in workers)
-    demo.send_signal(number)
+    for number in numbers:
+        demo.send_signal(number)
+        time.sleep(0.05)
     _, errors = demo.communicate(timeout=20)
     assert demo.returncode == 1
     assert errors == "\nStopped. The workers have ended and nothing is left behind.\n"

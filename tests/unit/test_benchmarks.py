@@ -97,6 +97,17 @@ def test_a_page_says_above_its_figures_whether_all_of_them_are_there() -> None:
     assert "**1 could not be measured**" in next(as_markdown(results, {}, {}))
 
 
+@pytest.mark.parametrize("rounds", ["0", "-3"])
+def test_no_rounds_are_refused_before_anything_is_measured(
+    rounds: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", f"--rounds={rounds}"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert f"{rounds} rounds measure nothing" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--systems", "--parts"])
 def test_a_misspelt_name_is_refused_before_anything_is_measured(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -105,7 +116,7 @@ def test_a_misspelt_name_is_refused_before_anything_is_measured(
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 2
-    assert re.search("there is no .*pgq; there are", capsys.readouterr().err)
+    assert re.search("there is no .*'pgq'; there are", capsys.readouterr().err)
 
 
 def test_a_line_about_deep_tables_says_how_deep_they_were() -> None:

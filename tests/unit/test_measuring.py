@@ -8,9 +8,10 @@ import pytest
 from penstock import App
 from penstock.cli import measuring
 from penstock.cli.measuring import Figures, advice, measure
+from penstock.settings import DatabaseSettings
 
 
-def told(*, notify: bool = True, **changed: object) -> str:
+def told(settings: DatabaseSettings | None = None, **changed: object) -> str:
     well = {
         "one_per_second": 1_000.0,
         "bulk_per_second": 20_000.0,
@@ -19,7 +20,7 @@ def told(*, notify: bool = True, **changed: object) -> str:
         "latencies": [0.001] * 100,
     }
     figures = Figures(**(well | changed))  # type: ignore[arg-type]
-    return "\n".join(advice(figures, notify=notify))
+    return "\n".join(advice(figures, settings or DatabaseSettings()))
 
 
 def test_a_database_that_commits_slowly_is_told_of_the_callers_transaction() -> None:
@@ -34,9 +35,15 @@ def test_wake_ups_that_do_not_arrive_are_noticed() -> None:
 
 
 def test_whoever_turned_notifications_off_is_not_told_of_poolers() -> None:
-    off = told(notify=False, latencies=[0.4] * 100)
+    off = told(DatabaseSettings(notify=False), latencies=[0.4] * 100)
     assert "`notify` is off" in off
     assert "listen_url" not in off
+
+
+def test_whoever_listens_elsewhere_is_not_told_to_set_what_is_set() -> None:
+    elsewhere = DatabaseSettings(listen_url="postgresql://localhost/another")
+    assert "`listen_url` must name" in told(elsewhere, latencies=[0.4] * 100)
+    assert "PgBouncer" not in told(elsewhere, latencies=[0.4] * 100)
 
 
 def test_a_database_that_is_far_away_is_not_taken_for_one_without_wake_ups() -> None:

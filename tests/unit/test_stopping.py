@@ -2,6 +2,8 @@
 
 import gc
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,6 +18,23 @@ def test_whoever_asks_ends_it_as_ctrl_c_does(number: signal.Signals) -> None:
     with pytest.raises(KeyboardInterrupt), told_to_stop():
         signal.raise_signal(number)
     assert [signal.getsignal(one) for one in ASKED] == before
+
+
+def test_what_has_begun_to_be_undone_is_not_interrupted_by_the_next_ones() -> None:
+    undone: list[signal.Signals] = []
+
+    @contextmanager
+    def undoing() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            for number in ASKED:
+                signal.raise_signal(number)
+                undone.append(number)
+
+    with pytest.raises(KeyboardInterrupt), told_to_stop(), undoing():
+        signal.raise_signal(signal.SIGTERM)
+    assert undone == ASKED
 
 
 def test_one_that_is_not_wanted_stays_unheard() -> None:

@@ -4,7 +4,7 @@ import shutil
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -30,7 +30,7 @@ KILL_AT = 0.4  # of all that there is to do
 def demo(*, keep: bool) -> None:
     """Show what it does: transactions, retries, and a worker that is killed half way."""
     try:
-        with told_to_stop(), _shop(keep=keep) as shop:
+        with told_to_stop() as check, _shop(check, keep=keep) as shop:
             went_well = _play(shop)
     except KeyboardInterrupt:
         click.echo("\nStopped. The workers have ended and nothing is left behind.", err=True)
@@ -40,12 +40,12 @@ def demo(*, keep: bool) -> None:
 
 
 @contextmanager
-def _shop(*, keep: bool) -> Iterator[Shop]:
+def _shop(check: Callable[[], None], *, keep: bool) -> Iterator[Shop]:
     import tempfile  # noqa: PLC0415 - only the demo needs these
 
     from penstock.cli.demo_tasks import app  # noqa: PLC0415
 
-    shop = Shop(Path(tempfile.mkdtemp(prefix="penstock-demo-")), app)
+    shop = Shop(Path(tempfile.mkdtemp(prefix="penstock-demo-")), app, check)
     finished = False
     try:
         app.configure(database=shop.url)

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from penstock.cli.supervising import Process, start_worker_process
 from penstock.errors import PenstockError
 from penstock.model.states import State
 from penstock.store.contract import Store
+from penstock.store.opening import sqlite_url
 
 SLOTS = 4
 LONGEST = 60.0  # seconds for one act; far more than any takes
@@ -53,6 +54,7 @@ class Shop(msgspec.Struct):
 
     directory: Path
     app: App
+    check: Callable[[], None]  # raises if somebody has asked for the end
     workers: list[Process] = msgspec.field(default_factory=list)
 
     @property
@@ -61,7 +63,7 @@ class Shop(msgspec.Struct):
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self.path}"
+        return sqlite_url(str(self.path))
 
     @property
     def log_file(self) -> Path:
@@ -95,6 +97,7 @@ class Shop(msgspec.Struct):
         deadline = time.monotonic() + LONGEST
         workers_ended = False
         while time.monotonic() < deadline and not workers_ended:
+            self.check()
             yield
             workers_ended = all(process.poll() is not None for process in self.workers)
             time.sleep(LOOK_EVERY)

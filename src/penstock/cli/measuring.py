@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.app import App
 from penstock.errors import PenstockError
+from penstock.settings import DatabaseSettings
 
 ONE_BY_ONE = 500
 ONE_BY_ONE_FOR = 5.0  # seconds, where commits are slow
@@ -15,6 +16,8 @@ AT_ONCE = 2_000
 AT_ONCE_FOR = 5.0
 MOST_AT_ONCE = 20_000
 DRAIN_PATIENCE = 30.0
+QUEUE = "penstock_bench"
+POLL = "2s"  # where wake-ups do not arrive, half of that is told as well as half a minute
 TICKS = 100
 APART = 0.03
 SLOW_COMMIT = 0.010
@@ -62,12 +65,12 @@ def measure(app: App, client: App, tell: Tell) -> Figures:
     """
     begun: list[float] = []
 
-    @app.task(name="penstock_bench")
+    @app.task(name="penstock_bench", queue=QUEUE)
     async def run(number: int) -> None:
         del number
         begun.append(time.monotonic())
 
-    nothing = client.task(name="penstock_bench")(run.function)
+    nothing = client.task(name="penstock_bench", queue=QUEUE)(run.function)
     answer = _time_to_answer(client)
     one_by_one = 0
     started = time.monotonic()
@@ -86,7 +89,7 @@ def measure(app: App, client: App, tell: Tell) -> Figures:
     bulk_per_second = at_once / (time.monotonic() - started)
 
     there = one_by_one + at_once
-    with app.worker():
+    with app.worker(queues=[QUEUE], poll=POLL):
         _wait(begun, there, lambda done: tell(0.4 + 0.4 * done))
         drain_per_second = (there - 1) / max(begun[-1] - begun[0], 1e-6)
         _wait_until_settled(app, there)
@@ -102,11 +105,8 @@ def measure(app: App, client: App, tell: Tell) -> Figures:
     return Figures(one_per_second, bulk_per_second, drain_per_second, answer, latencies)
 
 
-def advice(figures: Figures, *, notify: bool) -> Iterator[str]:
-    """Say what follows from the figures, the most telling thing first.
-
-    `notify`: whether whoever enqueues notifies workers.
-    """
+def advice(figures: Figures, database: DatabaseSettings) -> Iterator[str]:
+    """Say what follows from the figures, the most telling thing first."""
     commit = 1 / figures.one_per_second
     if commit > SLOW_COMMIT:
         yield (
@@ -122,15 +122,9 @@ def advice(figures: Figures, *, notify: bool) -> Iterator[str]:
         )
     # A claim goes there and back. The wake-up comes while the answer to the commit does.
     if figures.latency(50) > SLOW_WAKE_UP + 1.5 * figures.answer:
-        instead = (
-            "Behind PgBouncer, set `listen_url` to a direct connection, or use its session mode."
-            if notify
-            else "The setting `notify` is off, so workers look for new work now and then: leave it "
-            "on where LISTEN reaches the server."
-        )
         yield (
             f"A task waits {figures.latency(50) * 1000:.0f} ms for an idle worker, so wake-ups do "
-            f"not arrive. {instead}"
+            f"not arrive: workers find it when they look by themselves. {_to_be_woken(database)}"
         )
     gain = figures.bulk_per_second / figures.one_per_second
     yield (
@@ -143,6 +137,17 @@ def advice(figures: Figures, *, notify: bool) -> Iterator[str]:
         "included. Tasks that take much longer than that are limited by their own work: give "
         "waiting ones more --slots, computing ones more --processes."
     )
+
+
+def _to_be_woken(database: DatabaseSettings) -> str:
+    if not database.notify:
+        return "The setting `notify` is off: leave it on where LISTEN reaches the server."
+    if database.listen_url:
+        return (
+            "The setting `listen_url` must name a direct connection to the very database that "
+            "`url` names."
+        )
+    return "Behind PgBouncer, set `listen_url` to a direct connection, or use its session mode."
 
 
 def _time_to_answer(app: App) -> float:

@@ -13,16 +13,18 @@ _ASK_TO_STOP = [
 
 @contextmanager
 def told_to_stop() -> Iterator[Callable[[], None]]:
-    """Take the signals that ask a program to end for a Ctrl-C: what it has begun is undone.
+    """Take the first signal that asks a program to end for a Ctrl-C: what it has begun is undone.
 
     One that nobody wants to hear, as with `nohup`, stays unheard. What is given raises
-    KeyboardInterrupt if one has come: Python drops what a handler raises while a finalizer runs,
-    as some do during imports.
+    KeyboardInterrupt if one has come, and is to be called now and then: Python drops what a
+    handler raises while a finalizer runs, as some do during imports.
     """
     has_come = False
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         nonlocal has_come
+        if has_come:
+            return  # or what is just being undone would stay half undone
         has_come = True
         raise KeyboardInterrupt
 

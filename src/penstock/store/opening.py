@@ -59,6 +59,13 @@ def open_store(
             raise InvalidDatabaseUrl(scheme if colon else "")
 
 
+def sqlite_url(path: str) -> str:
+    """Return the URL of a file, whatever characters are in its name."""
+    from urllib.parse import quote  # noqa: PLC0415 - only when used
+
+    return f"sqlite:///{quote(path)}"
+
+
 def sqlite_path(url: str) -> str:
     """`sqlite:///name` is relative, `sqlite:////name` absolute, `sqlite:///:memory:` in memory."""
     from urllib.parse import unquote  # noqa: PLC0415 - only when used

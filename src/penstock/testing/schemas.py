@@ -2,7 +2,9 @@
 
 from penstock.errors import PenstockError
 
+CONNECTED_WITHIN = 5  # seconds
 _PATIENCE = "5s"
+_LONGEST_ANSWER = 20.0  # of a server that may have been stopped or cut off
 
 
 class SchemaInUse(PenstockError):
@@ -23,10 +25,15 @@ def drop_schema(url: str, schema: str) -> None:
     Raises:
         SchemaInUse: somebody has a transaction open that used it.
     """
-    import psycopg  # noqa: PLC0415 - an extra: there is none where only SQLite is used
+    # An extra: there is no driver where only SQLite is used.
     from psycopg import errors, sql  # noqa: PLC0415
 
-    with psycopg.connect(url, autocommit=True) as connection:
+    from penstock.store.postgres.deadlines import WatchedConnection  # noqa: PLC0415
+
+    with WatchedConnection.connect(
+        url, autocommit=True, connect_timeout=CONNECTED_WITHIN
+    ) as connection:
+        connection.patience = _LONGEST_ANSWER
         # Not IF EXISTS, which is an error too where nothing may be written.
         its_name = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [schema])
         if its_name.fetchone() is None:

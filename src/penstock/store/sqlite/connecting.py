@@ -170,6 +170,8 @@ def _misplaced(path: str, error: BaseException) -> StoreError | None:
             "Make the directory, or correct the URL: three slashes before a path from the "
             "current directory, four before an absolute one"
         )
+    elif not directory.is_dir():
+        why, instead = f"{directory} is no directory", "Name a file in a directory"
     else:
         return None
     return FileMisplaced(path, why=why, instead=instead, because=error)
