@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from penstock.cli import stopping
 from penstock.cli.stopping import told_to_stop, undisturbed
 
 ASKED = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
@@ -35,6 +36,18 @@ def test_what_has_begun_to_be_undone_is_not_interrupted_by_the_next_ones() -> No
     with pytest.raises(KeyboardInterrupt), told_to_stop(), undoing():
         signal.raise_signal(signal.SIGTERM)
     assert undone == ASKED
+
+
+def test_whoever_asks_again_much_later_is_heard_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "UNDONE_WITHIN", 0.0)
+    heard = 0
+    with told_to_stop():
+        for number in ASKED:
+            try:
+                signal.raise_signal(number)
+            except KeyboardInterrupt:
+                heard += 1
+    assert heard == len(ASKED)
 
 
 def test_one_that_is_not_wanted_stays_unheard() -> None:

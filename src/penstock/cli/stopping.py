@@ -1,9 +1,12 @@
 """For commands that have something to remove when they end, however they end."""
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+UNDONE_WITHIN = 10.0  # seconds; a database that hangs can take longer
 
 # Not every system has all of them.
 _ASK_TO_STOP = [
@@ -15,21 +18,23 @@ _ASK_TO_STOP = [
 def told_to_stop() -> Iterator[Callable[[], None]]:
     """Take the first signal that asks a program to end for a Ctrl-C: what it has begun is undone.
 
+    The next ones do not disturb that, unless it takes so long that something must be in its way.
     One that nobody wants to hear, as with `nohup`, stays unheard. What is given raises
     KeyboardInterrupt if one has come, and is to be called now and then: Python drops what a
     handler raises while a finalizer runs, as some do during imports.
     """
-    has_come = False
+    came: float | None = None
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        nonlocal has_come
-        if has_come:
-            return  # or what is just being undone would stay half undone
-        has_come = True
+        nonlocal came
+        now = time.monotonic()
+        if came is not None and now < came + UNDONE_WITHIN:
+            return
+        came = now
         raise KeyboardInterrupt
 
     def check() -> None:
-        if has_come:
+        if came is not None:
             raise KeyboardInterrupt
 
     with _answered_by(stop):
