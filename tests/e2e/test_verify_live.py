@@ -40,6 +40,23 @@ def look(store: Store) -> list[Finding]:
     return [finding for stretch in verify(store, stretch=100) for finding in stretch.findings]
 
 
+def cancelled_while_it_ran(crowd: Turbulence) -> str:
+    """Let happen for certain what meddling hits only by luck."""
+    crowd.keep_alive(AT_ONCE)
+    staying = turbulence.stay.enqueue()
+    wait_until(lambda: staying.refresh().state == "running")
+    staying.cancel("it has stayed for long enough")
+    crowd.work_off(0, at_once=AT_ONCE)
+    return staying.id
+
+
+def abandoned(crowd: Turbulence) -> str:
+    """Let a task take process after process along, with nobody there to cancel it first."""
+    deadly = turbulence.take_along.enqueue(5)
+    crowd.work_off(0, at_once=AT_ONCE)
+    return deadly.id
+
+
 @pytest.mark.slow
 def test_nothing_is_found_while_workers_run_and_are_killed_nor_afterwards(
     penstock: CommandLine, place: Place
@@ -49,13 +66,14 @@ def test_nothing_is_found_while_workers_run_and_are_killed_nor_afterwards(
     with workers_at(place, store) as workers:
         crowd = Turbulence(workers, store, Random(SEED))
         for percent in range(90, -1, -10):
-            crowd.keep_alive(AT_ONCE)
-            wait_until(lambda: crowd.left <= COUNT * percent // 100, timeout=60)  # noqa: B023
+            crowd.work_off(COUNT * percent // 100, at_once=AT_ONCE)
             assert look(store) == []
             crowd.kill_one()
             if percent:
                 crowd.meddle()
                 assert look(store) == []
+        ids += [cancelled_while_it_ran(crowd), abandoned(crowd)]
+        assert look(store) == []
 
     assert penstock("verify").status == 0
     happened = Counter(event.type for one in ids for event in store.history(one))

@@ -3,6 +3,7 @@
 What a task does depends on its number and its attempt alone, so a run can be repeated.
 """
 
+import asyncio
 import os
 import time
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from penstock.engine.requests import Request
 from penstock.model.states import FINAL, State
 from penstock.store.contract import Store
 from penstock.testing.processes import WorkerProcess
-from tests.support.workers import QUICK, Workers
+from tests.support.workers import QUICK, Workers, wait_until
 
 TARGET = "tests.support.turbulence:app"
 
@@ -52,6 +53,12 @@ def take_along(handle: TaskHandle, number: int) -> int:
     return number
 
 
+@app.task
+async def stay() -> None:
+    """Run until somebody cancels it."""
+    await asyncio.Event().wait()
+
+
 def requests(count: int, *, deadly: bool = True) -> list[Request[int]]:
     """A mixture: mostly plain work, some of it in serials or for later."""
     found: list[Request[int]] = []
@@ -86,6 +93,15 @@ class Turbulence:
         self.alive = [one for one in self.alive if one.alive]
         while len(self.alive) < count:
             self.alive.append(self.workers.launch(TARGET, {**QUICK, "slots": self.slots}))
+
+    def work_off(self, down_to: int, *, at_once: int) -> None:
+        """Wait until no more are left, with so many workers: tasks may take all of them along."""
+
+        def is_done() -> bool:
+            self.keep_alive(at_once)
+            return self.left <= down_to
+
+        wait_until(is_done, timeout=60, what=f"{down_to} executions left at most")
 
     def kill_one(self) -> None:
         """Not one that is still coming up: it would have nothing to lose."""
