@@ -276,7 +276,7 @@ class StoreTakesNoWrites(StoreUnavailable):
         super().__init__(doing, because=because)
         sentence = (
             f"The database takes no writes now, so we could not {doing}: {first_line(because)}. "
-            f"Nothing was written. {instead}."
+            f"Nothing of that was written. {instead}."
         )
         self.args = (sentence,)
 

@@ -4,10 +4,12 @@ import logging
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from penstock import App
+from penstock.engine import retention
 from penstock.engine.retention import Retention, Sweeper, sweep_all
 from penstock.errors import StoreUnavailable
 from penstock.model.executions import NewExecution, Swept
@@ -17,6 +19,7 @@ from penstock.model.states import State
 from penstock.model.workers import WorkerInfo
 from penstock.store.contract import Store
 from penstock.store.opening import open_store
+from penstock.store.sqlite.store import SqliteStore
 from penstock.testing.clock import ManualClock
 from tests.e2e.command_line import CommandLine, wait_until
 
@@ -89,6 +92,25 @@ def test_failed_and_live_executions_stay_with_their_events(
     for execution_id, events in {failed: EVENTS_OF_ONE, live: 2}.items():
         assert penstock("show", execution_id).status == 0
         assert len(penstock("history", execution_id, "--json").json) == events
+
+
+def test_a_removal_that_is_stopped_says_how_far_it_came(
+    on_sqlite: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish(on_sqlite, 4, days_ago=31)
+    monkeypatch.setattr(retention, "BATCH", 3)
+    sweep, sweeps = SqliteStore.sweep, iter([True, False])
+
+    def on_a_full_disk(store: SqliteStore, **wanted: Any) -> Swept:  # noqa: ANN401
+        if not wanted["dry_run"] and not next(sweeps, True):
+            full = OSError("no space left")
+            raise StoreUnavailable("sweep", because=full) from full
+        return sweep(store, **wanted)
+
+    monkeypatch.setattr(SqliteStore, "sweep", on_a_full_disk)
+    answer = on_sqlite("admin", "cleanup", "--older-than", "30d")
+    assert answer.status == 1
+    assert "Stopped by the database (no space left): about 3 of 4 are done" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,13 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from penstock.cli import bulk
+from penstock.errors import StoreUnavailable
 from penstock.model.executions import NewExecution
 from penstock.model.ids import new_id
 from penstock.model.outcomes import Failed
@@ -200,8 +201,23 @@ def test_a_misused_bulk_action_says_how_to_use_it(
     assert complaint in answer.err
 
 
-def test_an_interrupted_action_says_how_far_it_came(
-    on_sqlite: CommandLine, monkeypatch: pytest.MonkeyPatch
+def out_of_reach() -> None:
+    gone = ConnectionResetError("gone")
+    raise StoreUnavailable("cancel", because=gone) from gone
+
+
+@pytest.mark.parametrize(
+    ("stop", "stopped"),
+    [
+        (lambda: signal.raise_signal(signal.SIGINT), "Stopped"),
+        (out_of_reach, "Stopped by the database (gone)"),
+    ],
+)
+def test_an_action_that_is_stopped_says_how_far_it_came(
+    on_sqlite: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: Callable[[], None],
+    stopped: str,
 ) -> None:
     on_sqlite("admin", "migrate")
     monkeypatch.setattr(bulk, "BATCH", 2)
@@ -210,16 +226,28 @@ def test_an_interrupted_action_says_how_far_it_came(
 
     def interrupted(store: Store, ids: list[str], do: Any, tally: bulk._Tally) -> None:  # noqa: ANN401
         if tally.done:
-            signal.raise_signal(signal.SIGINT)
+            stop()
         act(store, ids, do, tally)
 
     monkeypatch.setattr(bulk, "_act", interrupted)
     answer = on_sqlite("cancel", "--state", "ready", "--yes")
     assert answer.status == 1
     assert answer.err.splitlines()[-1] == (
-        "Stopped: about 2 of 5 are done, and stay done. Give the same command again for the rest."
+        f"{stopped}: about 2 of 5 are done, and stay done. Give the same command again for the "
+        "rest."
     )
     assert counts(on_sqlite) == {"ready": 3, "cancelled": 2}
+
+
+def test_an_action_that_the_database_stops_at_once_says_what_the_database_said(
+    on_sqlite: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_sqlite("admin", "migrate")
+    enqueue(on_sqlite, 1)
+    monkeypatch.setattr(bulk, "_act", lambda *_: out_of_reach())
+    answer = on_sqlite("cancel", "--state", "ready", "--yes")
+    assert answer.status == 1
+    assert "unknown whether it was done" in answer.err
 
 
 def test_states_are_named_as_everywhere(on_sqlite: CommandLine) -> None:

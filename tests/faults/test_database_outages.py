@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Any
 
@@ -298,6 +298,55 @@ def test_a_write_whose_answer_was_lost_is_not_called_refused_by_the_replica_that
     assert isinstance(caught.value.__cause__, psycopg.errors.ReadOnlySqlTransaction)
     assert not isinstance(caught.value, StoreTakesNoWrites)
     connections.close()
+
+
+NO_ROOM = (
+    "CREATE FUNCTION {0}.no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION "
+    "'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$"
+)
+
+
+@pytest.mark.parametrize("transaction", [True, False])
+def test_a_full_disk_is_not_told_to_have_kept_out_what_was_done_before(
+    postgres_url: str, *, transaction: bool
+) -> None:
+    connections = Connections(postgres_url)
+    full = "DO $$ BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '53100'; END $$"
+
+    def write(connection: WatchedConnection) -> None:
+        with connection.transaction() if transaction else nullcontext():
+            connection.answer("SELECT 1", {})
+            connection.answer(full, {})
+
+    with pytest.raises(StoreUnavailable) as caught:
+        connections.run("write", write)
+    assert isinstance(caught.value, StoreTakesNoWrites) == transaction
+    assert isinstance(caught.value.__cause__, psycopg.errors.DiskFull)
+    connections.close()
+
+
+def test_what_was_done_is_told_although_nothing_more_can_be_written(
+    store: Store, postgres_url: str, postgres_schema: str
+) -> None:
+    """Whoever cancels also releases what waits elsewhere, for which there may be no room."""
+    app = App(postgres_url, schema=postgres_schema)
+
+    @app.task
+    def work() -> None: ...
+
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(NO_ROOM.format(postgres_schema).encode())
+        connection.execute(
+            f"CREATE TRIGGER no_room BEFORE DELETE ON {postgres_schema}.run_propagations "
+            f"FOR EACH STATEMENT EXECUTE FUNCTION {postgres_schema}.no_room()".encode()
+        )
+    execution, other = work.enqueue(), work.enqueue()
+
+    assert execution.cancel() == "cancelled"
+    assert store.signal(other.id, "approved", "null") == "told"
+    with pytest.raises(StoreUnavailable):
+        store.propagate()
+    app.close()
 
 
 def test_a_server_that_takes_no_writes_is_waited_for(

@@ -108,7 +108,7 @@ def test_work_goes_on_when_a_full_disk_has_room_again(
         except StoreTakesNoWrites as error:
             refused = str(error)
             break
-    assert "Nothing was written. Make room" in refused
+    assert "Nothing of that was written. Make room" in refused
     place.open_gate()  # what ends now cannot be written down
     wait_until(lambda: "waiting for the database" in worker.log())
     assert worker.alive

@@ -612,6 +612,47 @@ MUTANTS = (
         "row[6] == State.SKIPPED",
         (f"{ORPHANS}::test_whoever_dies_after_it_was_asked_to_stop_leaves_no_child",),
     ),
+    # --- what is told of a write that fails -----------------------------------------------
+    Mutant(
+        "postgres: what was done before is told to have been kept out",
+        f"{PG}connecting.py",
+        "if connection.done == done:",
+        "if connection.done >= done:",
+        (
+            "tests/faults/test_database_outages.py::"
+            "test_a_full_disk_is_not_told_to_have_kept_out_what_was_done_before",
+        ),
+    ),
+    Mutant(
+        "postgres: what was done is told as unknown when what follows fails",
+        f"{PG}store.py",
+        "with suppress(StoreUnavailable):",
+        "with suppress():",
+        (
+            "tests/faults/test_database_outages.py::"
+            "test_what_was_done_is_told_although_nothing_more_can_be_written",
+        ),
+    ),
+    Mutant(
+        "sqlite: what two signals ended is written by whoever comes next",
+        f"{SQLITE}sharing.py",
+        "            job.together = NOBODYS\n",
+        "",
+        (
+            "tests/unit/test_interrupted_writers.py::"
+            "test_what_a_signal_ended_is_not_written_later_by_somebody_else",
+        ),
+    ),
+    Mutant(
+        "a worker that is stopped while it starts stays at work",
+        f"{ENGINE}worker.py",
+        "            self.stop(grace=timedelta(0))\n            raise\n",
+        "            raise\n",
+        (
+            "tests/unit/test_worker_start.py::"
+            "test_whoever_stops_a_worker_while_it_starts_finds_nothing_of_it_at_work",
+        ),
+    ),
     # --- steps and waits ----------------------------------------------------------------
     Mutant(
         "postgres: whoever lost a task stores steps of it",

@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 
 import click
@@ -12,7 +13,7 @@ from penstock.cli.options import Command, DatabaseOptions, storable
 from penstock.cli.progress import progress
 from penstock.cli.runs import refuse_task_filters
 from penstock.engine.requests import InvalidOption
-from penstock.errors import KeyTaken, PenstockError
+from penstock.errors import KeyTaken, PenstockError, StoreUnavailable, first_line
 from penstock.model.runs import RunState
 from penstock.model.states import State
 from penstock.model.telling import count
@@ -57,15 +58,29 @@ class NobodyToAsk(PenstockError):
 
 
 class StoppedHalfWay(PenstockError):
-    """Ctrl-C, between two batches or in one."""
+    """Ctrl-C, or the end of the database's answers, between two batches or in one."""
 
-    def __init__(self, done: int, total: int) -> None:
+    def __init__(self, done: int, total: int, *, because: BaseException | None = None) -> None:
         self.done = done
         self.total = total
+        why = "" if because is None else f" by the database ({first_line(because)})"
         super().__init__(
-            f"Stopped: about {done} of {total} are done, and stay done. Give the same command "
+            f"Stopped{why}: about {done} of {total} are done, and stay done. Give the same command "
             "again for the rest."
         )
+
+
+@contextmanager
+def telling_how_far(done: Callable[[], int], total: int) -> Iterator[None]:
+    """Let whoever is stopped after a batch or more hear what is done and stays done."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise StoppedHalfWay(done(), total) from None
+    except StoreUnavailable as error:
+        if done() == 0:
+            raise
+        raise StoppedHalfWay(done(), total, because=error.__cause__ or error) from error
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -208,13 +223,10 @@ def act_on_all(
             click.echo(f"{count(total, choice.kind)} {choice}. Nothing was changed.")
             return
         _confirm(choice, total, doing)
-        try:
-            with progress(total, doing=doing) as move:
-                for ids in _batches(store, choice):
-                    _act(store, ids, act, tally)
-                    move(min(tally.done, total))
-        except KeyboardInterrupt:
-            raise StoppedHalfWay(tally.done, total) from None
+        with telling_how_far(lambda: tally.done, total), progress(total, doing=doing) as move:
+            for ids in _batches(store, choice):
+                _act(store, ids, act, tally)
+                move(min(tally.done, total))
     _tell(tally, meanings)
 
 

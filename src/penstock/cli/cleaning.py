@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import click
 
+from penstock.cli.bulk import telling_how_far
 from penstock.cli.options import Command, DatabaseOptions, database_options
 from penstock.cli.progress import progress
 from penstock.engine.retention import Sweep, sweep_all
@@ -57,7 +58,10 @@ def _clean(sweep: Sweep, age: timedelta, *, what: str, dry_run: bool) -> None:
         click.echo(f"{total} {what} that ended more than {format_duration(age)} ago would go.")
         return
     removed = 0
-    with progress(total, doing=f"removing {what}") as tell:
+    with (
+        telling_how_far(lambda: removed, total),
+        progress(total, doing=f"removing {what}") as tell,
+    ):
         for batch in sweep_all(sweep, age, rest=time.sleep):
             removed += batch
             tell(removed)

@@ -49,13 +49,14 @@ MOST_CONFLICTS = 20
 # A migration that cannot get its lock soon steps back: whoever came later would wait behind it.
 _CONFLICTS = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable)
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
-_NO_WRITES: dict[type[Exception], str] = {
+_INSTEAD: dict[type[psycopg.Error], str] = {
     errors.ReadOnlySqlTransaction: (
         "If it is a replica, name the primary server; if not, look for who has set "
         "default_transaction_read_only"
     ),
     errors.DiskFull: "Make room on the server's disk",
 }
+_TAKES_NO_WRITES = tuple(_INSTEAD)
 
 _alive: "weakref.WeakSet[Connections]" = weakref.WeakSet()
 _graveyard: list[object] = []  # a parent's connections: closing them here would end them there
@@ -63,6 +64,14 @@ _graveyard: list[object] = []  # a parent's connections: closing them here would
 
 class _NotConnected(ConnectionError):
     """Nobody answers under the address, or whoever does hangs up."""
+
+
+class _NothingWritten(Exception):
+    """The server takes no writes, and what has failed was the first thing that it was asked for."""
+
+    def __init__(self, because: psycopg.Error) -> None:
+        super().__init__(str(because))
+        self.because = because
 
 
 class Connections:
@@ -95,7 +104,7 @@ class Connections:
         been dead for a while. While none can be made, nobody asks twice at once.
         """
         conflicts = 0
-        lost: list[Exception] = []
+        lost: list[psycopg.Error | _NothingWritten] = []
         while True:
             try:
                 return self._lend(work)
@@ -104,11 +113,12 @@ class Connections:
                 if conflicts > MOST_CONFLICTS:
                     raise StoreUnavailable(doing, because=error) from error
                 time.sleep(random.uniform(0, 0.002 * 2 ** min(conflicts, 6)))  # noqa: S311
-            except _LOST as error:
+            except (*_LOST, _NothingWritten) as error:
                 lost.append(error)
                 may_repeat = repeatable and not isinstance(error, errors.QueryCanceled)
                 if len(lost) > 1 or not may_repeat:
-                    raise _unavailable(doing, lost) from error
+                    because = error.because if isinstance(error, _NothingWritten) else error
+                    raise _unavailable(doing, lost, because) from because
             except (_NotConnected, TimeoutError) as error:
                 raise StoreUnavailable(doing, because=error) from error
             except (psycopg.DataError, psycopg.IntegrityError) as error:
@@ -123,11 +133,15 @@ class Connections:
             raise TimeoutError(message) from None
         try:
             connection = self._idle_or_new(idle)
+            done = connection.done
             try:
                 return work(connection)
-            except errors.ReadOnlySqlTransaction:
-                # A replica, or what was the primary: the next connection may find the new one.
-                connection.close()
+            except _TAKES_NO_WRITES as error:
+                if isinstance(error, errors.ReadOnlySqlTransaction):
+                    # A replica, or what was the primary: the next connection may find the new one.
+                    connection.close()
+                if connection.done == done:
+                    raise _NothingWritten(error) from error
                 raise
             finally:
                 if connection.closed:
@@ -187,12 +201,11 @@ class Connections:
         self._start_afresh()
 
 
-def _unavailable(doing: str, lost: Sequence[Exception]) -> StoreUnavailable:
+def _unavailable(doing: str, lost: Sequence[Exception], because: psycopg.Error) -> StoreUnavailable:
     """Say that nothing was written only where that is known of each time it was tried."""
-    next_steps = [_NO_WRITES.get(type(error), "") for error in lost]
-    if all(next_steps):
-        return StoreTakesNoWrites(doing, instead=next_steps[-1], because=lost[-1])
-    return StoreUnavailable(doing, because=lost[-1])
+    if all(isinstance(error, _NothingWritten) for error in lost):
+        return StoreTakesNoWrites(doing, instead=_INSTEAD[type(because)], because=because)
+    return StoreUnavailable(doing, because=because)
 
 
 def is_pooled(connection: Connection) -> bool:

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGconn
 from psycopg.rows import RowFactory, tuple_row
 
@@ -25,6 +26,7 @@ LONGEST_ANSWER = 75.0  # the server gives up on a statement before
 MOST_CURSORS = 4  # kept for the statements that ran last
 MOST_ROWS = 20  # that a kept cursor has got
 LONGEST_VALUE = 20_000  # characters of a text, or items, that it was given or has got
+_OUTSIDE = int(TransactionStatus.IDLE)  # no transaction is open
 
 
 class _Watch:
@@ -82,6 +84,7 @@ class WatchedConnection(psycopg.Connection[Row]):
     def __init__(self, pgconn: PGconn, row_factory: RowFactory[Row] = tuple_row) -> None:
         super().__init__(pgconn, row_factory)
         self._cursors: dict[str, psycopg.Cursor[Row]] = {}  # by statement, the latest last
+        self.done = 0  # statements that were answered and cannot be undone any more
 
     def answer(self, statement: str, parameters: Mapping[str, object]) -> list[Row]:
         """Run a statement and return its rows.
@@ -94,6 +97,8 @@ class WatchedConnection(psycopg.Connection[Row]):
         cursor = cursors.pop(statement, None) or self.cursor()
         try:
             cursor.execute(statement, parameters)
+            if self.pgconn.transaction_status == _OUTSIDE:
+                self.done += 1
             # Not by its description, which is made anew each time it is asked for.
             rows = [] if cursor.rownumber is None else cursor.fetchall()
         except BaseException:

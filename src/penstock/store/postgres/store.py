@@ -7,12 +7,13 @@ one statement, and so one round trip, each.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from psycopg import Pipeline
 
-from penstock.errors import StoreRefused
+from penstock.errors import StoreRefused, StoreUnavailable
 from penstock.model.clock import Clock
 from penstock.model.events import EventType
 from penstock.model.examinations import Examined
@@ -265,6 +266,14 @@ class PostgresStore(Steered, Remembers, Attempts, OnCallers):
             if not batch.orphans and not (batch.full and batch.done):
                 return done
 
+    def _propagate_if_possible(self) -> None:
+        """Do it at once, after what a caller has asked for.
+
+        That is written, and must not look as if it were not. Workers find what is left.
+        """
+        with suppress(StoreUnavailable):
+            self.propagate()
+
     def chores(self) -> Chores:
         (row,) = self._rows("look for chores", "chores", now=self._now())
         return Chores(*row)
@@ -297,7 +306,7 @@ class PostgresStore(Steered, Remembers, Attempts, OnCallers):
 
     def cancel_run(self, run_id: str, *, reason: str | None = None) -> RunAnswer:
         answer = self._cancel_run(running.Cancellation(run_id, reason))
-        self.propagate()
+        self._propagate_if_possible()
         return answer
 
     def _cancel_run(self, wanted: running.Cancellation) -> RunAnswer:
@@ -319,7 +328,7 @@ class PostgresStore(Steered, Remembers, Attempts, OnCallers):
         )
         for run_id in overdue:
             self._cancel_run(running.Cancellation(run_id, "the run is out of time", OUT_OF_TIME))
-        self.propagate()
+        self._propagate_if_possible()
 
     # --- what tasks remember and wait for -------------------------------------------------
 
@@ -340,7 +349,7 @@ class PostgresStore(Steered, Remembers, Attempts, OnCallers):
             "send a signal",
             lambda it: run(self._signalling(execution_id, name, data, notify=True), it.execute),
         )
-        self.propagate()
+        self._propagate_if_possible()
         return answer
 
     def _signalling(
@@ -388,7 +397,7 @@ class PostgresStore(Steered, Remembers, Attempts, OnCallers):
             lambda session: maintaining.recover(session, observer, dead=dead, limit=limit),
         )
         if recovered:
-            self.propagate()
+            self._propagate_if_possible()
         return recovered
 
     def _compare(
@@ -413,7 +422,7 @@ class PostgresStore(Steered, Remembers, Attempts, OnCallers):
             )
             if found is not None:
                 break
-        self.propagate()
+        self._propagate_if_possible()
         return [cancel_answer((found or {}).get(id_)) for id_ in ids]
 
     def _rerun_plain(self, ids: Sequence[str]) -> dict[str, RerunAnswer]:
