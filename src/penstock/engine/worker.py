@@ -86,6 +86,7 @@ class Worker:
         self._cancel_hinted = False
         self._stopping = threading.Event()
         self._watching = False  # whether a part that has ended is a fault
+        self._was_announced = False
         self._given_up = False
         self._pid = current_pid()
         self._leaving = threading.Lock()
@@ -156,6 +157,15 @@ class Worker:
             if self._own_loop:
                 self._loop.close()
             raise
+        try:
+            self._begin()
+        except BaseException:  # Ctrl-C, say: nobody else knows that some of it is at work
+            self.stop(grace=timedelta(0))
+            raise
+        self._was_announced = True
+        self._hooks.worker_started(self)
+
+    def _begin(self) -> None:
         if self._own_loop:
             self._spawn("loop", self._loop.run_forever)
         working_loops.append(self._loop)
@@ -167,7 +177,6 @@ class Worker:
             self._spawn("sweeper", self._sweeper.run_until_stopped)
         self._spawn("wakeups", self._pass_on_wake_ups)
         self._watching = True
-        self._hooks.worker_started(self)
 
     def _register(self) -> None:
         known = self._catalogue.look()
@@ -351,7 +360,7 @@ class Worker:
         self._watching = False
         self._settler.hurry()
         self._claimer.stop()
-        self._threads["claimer"].join()
+        self._join("claimer")
         self._runner.begin_nothing_more()
         patience = self._options.grace if grace is None else grace
         if running := sum(not one.deferred for one in tuple(self._runner.running.values())):
@@ -419,8 +428,7 @@ class Worker:
         self._stop_maintenance()
         self._heart.stop()
         for part in ("maintenance", "sweeper", "heart", "wakeups"):
-            if part in self._threads:
-                self._threads[part].join()
+            self._join(part)
         self._distributor.close()
         if self._own_loop and not self._loop.is_closed():
             self._end_loop()
@@ -428,19 +436,27 @@ class Worker:
         # overlaps its successor then.
         self._runner.release_rest()
         self._settler.stop()
-        self._threads["settler"].join(self._options.lease.total_seconds())
+        self._join("settler", self._options.lease.total_seconds())
         self._runner.close()
         try:
             self._store.unregister(self.id)
         except StoreError as error:
             log.warning("worker %s could not say goodbye: %s", self.id, error)
-        self._hooks.worker_stopped(self)
+        if self._was_announced:
+            self._hooks.worker_stopped(self)
 
     def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._threads["loop"].join(LOOP_PATIENCE)
-        if not self._threads["loop"].is_alive():
+        if not self._join("loop", LOOP_PATIENCE):
             self._loop.close()
+
+    def _join(self, part: str, timeout: float | None = None) -> bool:
+        """Wait until a part has ended, if it has begun; return whether it goes on."""
+        thread = self._threads.get(part)
+        if thread is None or thread.ident is None:
+            return False
+        thread.join(timeout)
+        return thread.is_alive()
 
 
 @contextmanager

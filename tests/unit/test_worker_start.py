@@ -1,0 +1,67 @@
+"""A worker that is stopped while it starts: nobody else knows that a part of it is at work."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock import App
+from penstock.engine.hooks import Hooks
+from penstock.engine.worker import Worker
+
+PARTS = ["loop", "settler", "heart", "claimer", "maintenance", "sweeper", "wakeups"]
+
+
+class Heard(Hooks):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def worker_started(self, worker: object) -> None:
+        del worker
+        self.heard.append("started")
+
+    def worker_stopped(self, worker: object) -> None:
+        del worker
+        self.heard.append("stopped")
+
+
+def parts_at_work() -> set[str]:
+    return {one.name for one in threading.enumerate() if one.name.startswith("penstock-")}
+
+
+@pytest.mark.parametrize("last", PARTS)
+def test_whoever_stops_a_worker_while_it_starts_finds_nothing_of_it_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    spawn = Worker._spawn
+
+    def interrupted_after(worker: Worker, part: str, run: Callable[[], object]) -> None:
+        spawn(worker, part, run)
+        if part == last:
+            raise KeyboardInterrupt
+
+    hooks = Heard()
+    app = App(f"sqlite:///{tmp_path / 'penstock.db'}")
+    app.add_hooks(hooks)
+
+    assert app.counts()["running"] == 0  # there are tables
+    before = parts_at_work()
+    monkeypatch.setattr(Worker, "_spawn", interrupted_after)
+    with pytest.raises(KeyboardInterrupt):
+        app.worker().__enter__()
+
+    assert parts_at_work() == before
+    assert app.store.workers() == []
+    assert hooks.heard == []
+    app.close()
+
+
+def test_a_worker_that_could_start_is_announced_and_leaves(tmp_path: Path) -> None:
+    hooks = Heard()
+    app = App(f"sqlite:///{tmp_path / 'penstock.db'}")
+    app.add_hooks(hooks)
+    with app.worker():
+        assert hooks.heard == ["started"]
+    assert hooks.heard == ["started", "stopped"]
+    app.close()
