@@ -8,7 +8,7 @@ import dis
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -185,8 +185,20 @@ def test_nobody_is_told_what_is_not_so_wherever_a_signal_ends_the_leader(
     assert sys.exception() is None
 
 
-def test_what_a_signal_ended_is_not_written_later_by_somebody_else(path: Path) -> None:
+class Interrupted(deque[Any]):
+    """What waits, for somebody whom a second signal hits while he takes himself out of it."""
+
+    def remove(self, job: object) -> None:
+        del job
+        raise TimeIsUp
+
+
+@pytest.mark.parametrize("waiting", [deque, Interrupted], ids=["once", "twice"])
+def test_what_a_signal_ended_is_not_written_later_by_somebody_else(
+    path: Path, waiting: type[deque[Any]]
+) -> None:
     file = SharedFile(str(path), busy_timeout=5)
+    file._waiting = waiting()
     at, came = 0, True
     while came:
         at += 1

@@ -28,6 +28,7 @@ from penstock.store.sqlite.connecting import (
     patiently,
 )
 from penstock.store.sqlite.together import (
+    NOBODYS,
     Fate,
     Interrupted,
     Job,
@@ -96,7 +97,9 @@ class SharedFile:
             self._waiting.append(job)
             self._see_to(job)
         except BaseException:
-            # Interrupted while it waited: nobody wants the result any more.
+            # Interrupted while it waited: nobody wants the result any more. First what no second
+            # signal can halve.
+            job.together = NOBODYS
             with suppress(ValueError):
                 self._waiting.remove(job)
             raise

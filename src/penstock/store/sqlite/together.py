@@ -43,6 +43,10 @@ class Together:
         self.jobs.append(job)
 
 
+NOBODYS = Together()  # for what nobody wants to have written any more
+NOBODYS.fate = Interrupted()
+
+
 class Job:
     """What one thread wants to write, and with whom it is written."""
 
