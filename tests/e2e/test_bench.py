@@ -1,5 +1,6 @@
 """`penstock bench` measures on the user's own database and leaves nothing of itself there."""
 
+import os
 import random
 import signal
 import time
@@ -146,10 +147,10 @@ def test_a_server_that_hangs_does_not_keep_it(
     drop(on_postgres, name)
 
 
-@pytest.mark.parametrize("directory", ["what?", "100%41", "a#b c"])
+@pytest.mark.parametrize("directory", ["what?", "100%41", "a#b c", os.fsdecode(b"latin-\xe9")])
 def test_it_stays_out_of_files_whose_names_look_alike(tmp_path: Path, directory: str) -> None:
     (tmp_path / directory).mkdir()
-    url = f"sqlite:///{quote(str(tmp_path / directory))}/app.db"
+    url = f"sqlite:///{quote(os.fsencode(tmp_path / directory))}/app.db"
     answer = CommandLine(tmp_path, url)("bench")
     assert answer.status == 0
     assert [*tmp_path.iterdir()] == [tmp_path / directory]

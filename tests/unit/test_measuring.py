@@ -10,6 +10,8 @@ from penstock.cli import measuring
 from penstock.cli.measuring import Figures, advice, measure
 from penstock.settings import DatabaseSettings
 
+ON_SERVER = "postgresql://localhost/app"
+
 
 def told(settings: DatabaseSettings | None = None, **changed: object) -> str:
     well = {
@@ -20,7 +22,7 @@ def told(settings: DatabaseSettings | None = None, **changed: object) -> str:
         "latencies": [0.001] * 100,
     }
     figures = Figures(**(well | changed))  # type: ignore[arg-type]
-    return "\n".join(advice(figures, settings or DatabaseSettings()))
+    return "\n".join(advice(figures, settings or DatabaseSettings(url=ON_SERVER)))
 
 
 def test_a_database_that_commits_slowly_is_told_of_the_callers_transaction() -> None:
@@ -35,24 +37,34 @@ def test_wake_ups_that_do_not_arrive_are_noticed() -> None:
 
 
 def test_whoever_turned_notifications_off_is_not_told_of_poolers() -> None:
-    off = told(DatabaseSettings(notify=False), latencies=[0.4] * 100)
+    off = told(DatabaseSettings(url=ON_SERVER, notify=False), latencies=[0.4] * 100)
     assert "`notify` is off" in off
     assert "listen_url" not in off
 
 
 def test_whoever_listens_elsewhere_is_not_told_to_set_what_is_set() -> None:
-    elsewhere = DatabaseSettings(listen_url="postgresql://localhost/another")
+    elsewhere = DatabaseSettings(url=ON_SERVER, listen_url="postgresql://localhost/another")
     assert "`listen_url` must name" in told(elsewhere, latencies=[0.4] * 100)
     assert "PgBouncer" not in told(elsewhere, latencies=[0.4] * 100)
 
 
 def test_a_database_that_is_far_away_is_not_taken_for_one_without_wake_ups() -> None:
-    far = told(answer=0.1, latencies=[0.15] * 100)
+    far = told(answer=0.1, one_per_second=9.0, latencies=[0.15] * 100)
     assert "takes 100 ms to answer" in far
     assert "listen_url" not in far
     without_wake_ups = [0.1 + n * 0.5 / 100 for n in range(100)]  # looked for every 500 ms
-    assert "listen_url" in told(answer=0.1, latencies=without_wake_ups)
+    assert "listen_url" in told(answer=0.1, one_per_second=9.0, latencies=without_wake_ups)
     assert "to answer" not in told()
+
+
+def test_a_slow_disk_is_not_taken_for_missing_wake_ups() -> None:
+    assert "listen_url" not in told(one_per_second=14.0, latencies=[0.085] * 100)
+    assert "listen_url" in told(one_per_second=14.0, latencies=[0.07 + 0.25] * 100)
+
+
+def test_whoever_has_a_file_is_not_told_of_servers() -> None:
+    on_sqlite = DatabaseSettings(url="sqlite:///app.db")
+    assert "wake-ups" not in told(on_sqlite, latencies=[0.4] * 100)
 
 
 def test_the_cost_of_a_task_and_the_gain_of_many_at_once_are_always_told() -> None:

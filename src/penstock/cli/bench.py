@@ -91,7 +91,7 @@ def _place_of_its_own(database: DatabaseOptions) -> Iterator[tuple[DatabaseOptio
                 raise NothingInMemory
             # Beside the user's own file: another directory may be another disk.
             file = Path(path).resolve().parent / f"{name}.db"
-            where = f"a SQLite file in {file.parent}"
+            where = f"a SQLite file in {click.format_filename(file.parent)}"
             own = DatabaseOptions(sqlite_url(str(file)))
             stack.callback(_remove, file)
         else:

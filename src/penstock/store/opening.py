@@ -63,12 +63,13 @@ def sqlite_url(path: str) -> str:
     """Return the URL of a file, whatever characters are in its name."""
     from urllib.parse import quote  # noqa: PLC0415 - only when used
 
-    return f"sqlite:///{quote(path)}"
+    return f"sqlite:///{quote(path, errors='surrogateescape')}"
 
 
 def sqlite_path(url: str) -> str:
     """`sqlite:///name` is relative, `sqlite:////name` absolute, `sqlite:///:memory:` in memory."""
     from urllib.parse import unquote  # noqa: PLC0415 - only when used
 
-    path = unquote(url.removeprefix("sqlite://").split("?")[0])
+    quoted = url.removeprefix("sqlite://").split("?")[0]
+    path = unquote(quoted, errors="surrogateescape")  # a name need not be text
     return path.removeprefix("/") or ":memory:"
