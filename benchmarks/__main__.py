@@ -96,7 +96,7 @@ class Run:
     def _new_place(self, system: System, server: str) -> str:
         match system.kind:
             case "postgres":
-                return servers.new_database(server, f"bench_{self.made}")
+                return servers.new_database(server, self.made)
             case "sqlite":
                 path = self.place / f"bench_{self.made}.db"
                 return f"sqlite:///{path}" if system.ours else str(path)

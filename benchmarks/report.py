@@ -115,7 +115,7 @@ def _verified(results: Results) -> str:
     failed = len(results.failures)
     if failed:
         return f"**{failed} could not be measured**, and the end of this says why."
-    return "Each task of every row ran, once, and nothing was left."
+    return "What ran, ran once; in the rows that empty a table nothing was left."
 
 
 def write_into(page: Path, lines: Iterable[str]) -> None:

@@ -17,13 +17,18 @@ from benchmarks.installing import Missing
 from tests.support.postgres import installed_programs, temporary_cluster
 
 REDIS_PATIENCE = 10.0
+OURS = f"penstock_bench_{os.urandom(4).hex()}_"  # what the names of our databases begin with
 
 
 @contextmanager
 def postgres() -> Iterator[str]:
     """The server that PENSTOCK_TEST_POSTGRES_URL names, or one of our own with default settings."""
     if url := os.environ.get("PENSTOCK_TEST_POSTGRES_URL"):
-        yield url
+        try:
+            yield url
+        finally:
+            for name in databases(url):
+                drop_database(url, name)
         return
     programs = installed_programs()
     if programs is None:
@@ -42,12 +47,20 @@ class NoPostgres(Exception):
         )
 
 
-def new_database(server: str, name: str) -> str:
-    """Make an empty database and return its URL; one of that name is dropped before."""
-    drop_database(server, name)
+def new_database(server: str, number: int) -> str:
+    """Make an empty database of ours and return its URL."""
+    name = f"{OURS}{number}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     return urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
+
+
+def databases(server: str) -> list[str]:
+    with psycopg.connect(server, autocommit=True) as connection:
+        found = connection.execute(
+            "SELECT datname FROM pg_database WHERE starts_with(datname, %s)", [OURS]
+        )
+        return [name for (name,) in found]
 
 
 def drop_database(server: str, name: str) -> None:
