@@ -619,8 +619,10 @@ MUTANTS = (
         "if connection.done == done:",
         "if connection.done >= done:",
         (
-            "tests/faults/test_database_outages.py::"
-            "test_a_full_disk_is_not_told_to_have_kept_out_what_was_done_before",
+            (
+                "tests/faults/test_database_outages.py::"
+                "test_a_full_disk_is_not_told_to_have_kept_out_what_was_done_before"
+            ),
         ),
     ),
     Mutant(
@@ -629,8 +631,10 @@ MUTANTS = (
         "with suppress(StoreUnavailable):",
         "with suppress():",
         (
-            "tests/faults/test_database_outages.py::"
-            "test_what_was_done_is_told_although_nothing_more_can_be_written",
+            (
+                "tests/faults/test_database_outages.py::"
+                "test_what_was_done_is_told_although_nothing_more_can_be_written"
+            ),
         ),
     ),
     Mutant(
@@ -639,8 +643,10 @@ MUTANTS = (
         "            job.together = NOBODYS\n",
         "",
         (
-            "tests/unit/test_interrupted_writers.py::"
-            "test_what_a_signal_ended_is_not_written_later_by_somebody_else",
+            (
+                "tests/unit/test_interrupted_writers.py::"
+                "test_what_a_signal_ended_is_not_written_later_by_somebody_else"
+            ),
         ),
     ),
     Mutant(
@@ -649,8 +655,10 @@ MUTANTS = (
         "            self.stop(grace=timedelta(0))\n            raise\n",
         "            raise\n",
         (
-            "tests/unit/test_worker_start.py::"
-            "test_whoever_stops_a_worker_while_it_starts_finds_nothing_of_it_at_work",
+            (
+                "tests/unit/test_worker_start.py::"
+                "test_whoever_stops_a_worker_while_it_starts_finds_nothing_of_it_at_work"
+            ),
         ),
     ),
     # --- steps and waits ----------------------------------------------------------------
