@@ -1,5 +1,6 @@
 """A worker that is stopped while it starts: nobody else knows that a part of it is at work."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,40 @@ def test_whoever_stops_a_worker_while_it_starts_finds_nothing_of_it_at_work(
     assert parts_at_work() == before
     assert app.store.workers() == []
     assert hooks.heard == []
+    app.close()
+
+
+def test_whoever_is_cancelled_while_a_worker_starts_leaves_nothing_of_it_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App(f"sqlite:///{tmp_path / 'penstock.db'}")
+    assert app.counts()["running"] == 0
+    before = parts_at_work()
+    register, has_begun, may_end = Worker._register, threading.Event(), threading.Event()
+
+    def slowly(worker: Worker) -> None:
+        has_begun.set()
+        may_end.wait(10)
+        register(worker)
+
+    monkeypatch.setattr(Worker, "_register", slowly)
+
+    async def begin() -> None:
+        async with app.worker():
+            raise AssertionError
+
+    async def main() -> None:
+        task = asyncio.create_task(begin())
+        await asyncio.to_thread(has_begun.wait, 10)
+        task.cancel()
+        await asyncio.sleep(0)
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert parts_at_work() == before
+    assert app.store.workers() == []
     app.close()
 
 

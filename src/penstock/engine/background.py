@@ -1,5 +1,6 @@
 """A worker in the background of somebody's block, plain or async."""
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
@@ -23,6 +24,8 @@ class BackgroundWorker:
     def __init__(self, make: "Callable[[AbstractEventLoop | None], Worker | None]") -> None:
         self._make = make
         self._worker: Worker | None = None
+        self._starting = threading.Lock()
+        self._has_started = False
 
     def __enter__(self) -> Self:
         self._worker = self._make(None)
@@ -48,8 +51,24 @@ class BackgroundWorker:
     async def __aenter__(self) -> Self:
         self._worker = self._make(running_loop())
         if self._worker is not None:
-            await in_thread(self._worker.start)
+            returned = False
+            try:
+                await in_thread(self._start, self._worker)
+                returned = True
+            finally:
+                if not returned:  # cancelled, say; but the thread goes on
+                    await in_thread(self._stop_if_started, self._worker)
         return self
+
+    def _start(self, worker: "Worker") -> None:
+        with self._starting:
+            worker.start()
+            self._has_started = True
+
+    def _stop_if_started(self, worker: "Worker") -> None:
+        with self._starting:
+            if self._has_started:
+                worker.stop(grace=timedelta(0))
 
     async def __aexit__(
         self,
