@@ -230,7 +230,11 @@ def some_of(known: Collection[str]) -> Callable[[str], list[str]]:
 
 
 def at_least_one(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError as error:
+        refusal = f"{text!r} is no whole number of rounds"
+        raise argparse.ArgumentTypeError(refusal) from error
     if number < 1:
         refusal = f"{number} rounds measure nothing; there must be at least 1"
         raise argparse.ArgumentTypeError(refusal)

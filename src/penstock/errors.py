@@ -18,6 +18,7 @@ PenstockError
 └── StoreError                   the database could not do what was asked
     ├── StoreUnavailable         no answer: the work may or may not have been done
     │   ├── StoreBusy            another writer held SQLite's lock for too long
+    │   ├── StoreOutOfReach      nobody answers under its address: nothing was written
     │   ├── StoreTakesNoWrites   its disk is full, or it is a replica
     │   ├── FileMisplaced        a SQLite file can be neither found nor made where the URL says
     │   └── NotSqlite            the file that the URL names is something else
@@ -265,6 +266,19 @@ class LockKept(StoreBusy):
             "step, waits or goes on, and another connection kept the SQLite write lock; nothing "
             "was written. If that is a connection of this task's own, commit or roll back before "
             "it takes a step, waits or is deferred."
+        )
+        self.args = (sentence,)
+
+
+class StoreOutOfReach(StoreUnavailable):
+    """There is no connection to the database, so nothing was asked of it."""
+
+    def __init__(self, doing: str, *, because: BaseException) -> None:
+        super().__init__(doing, because=because)
+        sentence = (
+            f"The database cannot be reached, so we could not {doing}: {first_line(because)}. "
+            "Nothing of that was written. Check the URL, whether the server runs, and whether it "
+            "takes more connections."
         )
         self.args = (sentence,)
 

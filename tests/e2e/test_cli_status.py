@@ -149,7 +149,7 @@ def test_watch_keeps_its_picture_while_the_database_is_away(on_postgres: Command
         with watching(by_way_of_it) as (_, until):
             until(r"ready +1\s")
             proxy.refuse()
-            until(r"ready +1\s[^~]*The database gave no answer")
+            until(r"ready +1\s[^~]*The database (gave no answer|cannot be reached)")
             on_postgres.enqueue("add")
             proxy.accept()
             until(r"ready +2\s[^~]*Ctrl-C ends it")

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
 
 from penstock import App
-from penstock.errors import StoreTakesNoWrites, StoreUnavailable
+from penstock.errors import StoreOutOfReach, StoreTakesNoWrites, StoreUnavailable
 from penstock.model.events import EventType
 from penstock.model.states import State
 from penstock.store.contract import Store
@@ -304,6 +304,37 @@ NO_ROOM = (
     "CREATE FUNCTION {0}.no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION "
     "'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$"
 )
+
+
+def test_a_database_that_was_never_reached_is_told_to_have_written_nothing() -> None:
+    app = App("postgresql://127.0.0.1:1/nowhere")
+
+    @app.task
+    def work() -> None: ...
+
+    for _ in range(2):
+        with pytest.raises(StoreOutOfReach, match=r"Nothing of that was written\. Check the URL"):
+            work.enqueue()
+    app.close()
+
+
+def test_a_write_whose_answer_was_lost_is_unknown_although_there_is_no_connection_after_it(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = Connections(postgres_url)
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        message = "connection refused"
+        raise psycopg.OperationalError(message)
+
+    def write(connection: WatchedConnection) -> None:
+        monkeypatch.setattr(WatchedConnection, "connect", refuse)
+        connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    with pytest.raises(StoreUnavailable, match="unknown whether it was done") as caught:
+        connections.run("write", write)
+    assert not isinstance(caught.value, StoreOutOfReach)
+    connections.close()
 
 
 @pytest.mark.parametrize("transaction", [True, False])

@@ -108,6 +108,15 @@ def test_no_rounds_are_refused_before_anything_is_measured(
     assert f"{rounds} rounds measure nothing" in capsys.readouterr().err
 
 
+def test_rounds_that_are_no_number_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "--rounds=x"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "'x' is no whole number of rounds" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--systems", "--parts"])
 def test_a_misspelt_name_is_refused_before_anything_is_measured(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -28,6 +28,7 @@ def told(settings: DatabaseSettings | None = None, **changed: object) -> str:
 def test_a_database_that_commits_slowly_is_told_of_the_callers_transaction() -> None:
     assert "takes 50 ms" in told(one_per_second=20.0)
     assert "connection=" in told(one_per_second=20.0)
+    assert "connection=" not in told(one_per_second=20.0, answer=0.045)  # the way there takes it
     assert "connection=" not in told()
 
 
@@ -76,6 +77,18 @@ def test_percentiles_are_those_of_the_waits() -> None:
     figures = Figures(1.0, 1.0, 1.0, 1.0, [n / 1000 for n in range(1, 101)])
     assert 0.050 <= figures.latency(50) <= 0.051
     assert 0.095 <= figures.latency(95) <= 0.096
+
+
+def test_what_is_far_away_is_measured_less_often(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(measuring, "AT_ONCE", 20)
+    monkeypatch.setattr(measuring, "MOST_AT_ONCE", 20)
+    monkeypatch.setattr(measuring, "TICKS_FOR", 0.0)
+    url = f"sqlite:///{tmp_path / 'bench.db'}"
+    with closing(App(url)) as app, closing(App(url)) as client:
+        figures = measure(app, client, lambda _: None)
+    assert len(figures.latencies) == measuring.FEWEST
 
 
 def test_measuring_says_how_far_it_is_and_finds_every_task_done(

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from penstock.cli import stopping
 from penstock.cli.stopping import told_to_stop, undisturbed
 
 ASKED = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
@@ -38,16 +37,17 @@ def test_what_has_begun_to_be_undone_is_not_interrupted_by_the_next_ones() -> No
     assert undone == ASKED
 
 
-def test_whoever_asks_again_much_later_is_heard_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "UNDONE_WITHIN", 0.0)
-    heard = 0
+def test_whoever_asks_again_much_later_is_heard_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    heard = []
     with told_to_stop():
-        for number in ASKED:
+        for now in (100.0, 101.0, 109.0, 111.0, 111.5, 112.0):
             try:
-                signal.raise_signal(number)
+                signal.raise_signal(signal.SIGINT)
             except KeyboardInterrupt:
-                heard += 1
-    assert heard == len(ASKED)
+                heard.append(now)
+    assert heard == [100.0, 111.0, 111.5, 112.0]
 
 
 def test_one_that_is_not_wanted_stays_unheard() -> None:

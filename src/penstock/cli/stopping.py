@@ -18,7 +18,8 @@ _ASK_TO_STOP = [
 def told_to_stop() -> Iterator[Callable[[], None]]:
     """Take the first signal that asks a program to end for a Ctrl-C: what it has begun is undone.
 
-    The next ones do not disturb that, unless it takes so long that something must be in its way.
+    The next ones do not disturb that, unless it takes so long that something must be in its way:
+    from then on each of them is heard.
     One that nobody wants to hear, as with `nohup`, stays unheard. What is given raises
     KeyboardInterrupt if one has come, and is to be called now and then: Python drops what a
     handler raises while a finalizer runs, as some do during imports.
@@ -30,7 +31,7 @@ def told_to_stop() -> Iterator[Callable[[], None]]:
         now = time.monotonic()
         if came is not None and now < came + UNDONE_WITHIN:
             return
-        came = now
+        came = came or now
         raise KeyboardInterrupt
 
     def check() -> None:

@@ -18,7 +18,12 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import make_conninfo
 
-from penstock.errors import StoreRefused, StoreTakesNoWrites, StoreUnavailable
+from penstock.errors import (
+    StoreOutOfReach,
+    StoreRefused,
+    StoreTakesNoWrites,
+    StoreUnavailable,
+)
 from penstock.store.postgres.deadlines import LONGEST_ANSWER, WatchedConnection
 
 T = TypeVar("T")
@@ -65,6 +70,10 @@ _graveyard: list[object] = []  # a parent's connections: closing them here would
 class _NotConnected(ConnectionError):
     """Nobody answers under the address, or whoever does hangs up."""
 
+    def __init__(self, because: psycopg.Error, *, may_repeat: bool) -> None:
+        super().__init__(str(because))
+        self.may_repeat = may_repeat
+
 
 class _NothingWritten(Exception):
     """The server takes no writes, and what has failed was the first thing that it was asked for."""
@@ -104,7 +113,7 @@ class Connections:
         been dead for a while. While none can be made, nobody asks twice at once.
         """
         conflicts = 0
-        lost: list[psycopg.Error | _NothingWritten] = []
+        lost: list[Exception] = []
         while True:
             try:
                 return self._lend(work)
@@ -113,13 +122,12 @@ class Connections:
                 if conflicts > MOST_CONFLICTS:
                     raise StoreUnavailable(doing, because=error) from error
                 time.sleep(random.uniform(0, 0.002 * 2 ** min(conflicts, 6)))  # noqa: S311
-            except (*_LOST, _NothingWritten) as error:
+            except (*_LOST, _NothingWritten, _NotConnected) as error:
                 lost.append(error)
-                may_repeat = repeatable and not isinstance(error, errors.QueryCanceled)
-                if len(lost) > 1 or not may_repeat:
+                if len(lost) > 1 or not (repeatable and _may_repeat(error)):
                     because = error.because if isinstance(error, _NothingWritten) else error
                     raise _unavailable(doing, lost, because) from because
-            except (_NotConnected, TimeoutError) as error:
+            except TimeoutError as error:
                 raise StoreUnavailable(doing, because=error) from error
             except (psycopg.DataError, psycopg.IntegrityError) as error:
                 raise StoreRefused(doing, because=error) from error
@@ -161,9 +169,9 @@ class Connections:
         try:
             connection = self._connect()
         except psycopg.Error as error:
-            if isinstance(error, _LOST) and not known:
-                raise  # a single one that failed is worth another try
-            raise _NotConnected(str(error)) from error
+            # A single one that failed is worth another try.
+            may_repeat = isinstance(error, _LOST) and not known
+            raise _NotConnected(error, may_repeat=may_repeat) from error
         self._out_of_reach = False
         return connection
 
@@ -201,11 +209,19 @@ class Connections:
         self._start_afresh()
 
 
-def _unavailable(doing: str, lost: Sequence[Exception], because: psycopg.Error) -> StoreUnavailable:
+def _may_repeat(error: Exception) -> bool:
+    if isinstance(error, _NotConnected):
+        return error.may_repeat
+    return not isinstance(error, errors.QueryCanceled)
+
+
+def _unavailable(doing: str, lost: Sequence[Exception], because: Exception) -> StoreUnavailable:
     """Say that nothing was written only where that is known of each time it was tried."""
-    if all(isinstance(error, _NothingWritten) for error in lost):
+    if not all(isinstance(error, (_NothingWritten, _NotConnected)) for error in lost):
+        return StoreUnavailable(doing, because=because)
+    if isinstance(because, psycopg.Error):
         return StoreTakesNoWrites(doing, instead=_INSTEAD[type(because)], because=because)
-    return StoreUnavailable(doing, because=because)
+    return StoreOutOfReach(doing, because=because)
 
 
 def is_pooled(connection: Connection) -> bool:
