@@ -337,6 +337,21 @@ def test_a_write_whose_answer_was_lost_is_unknown_although_there_is_no_connectio
     connections.close()
 
 
+def test_a_question_before_a_write_that_a_replica_refuses_makes_nothing_unknown(
+    postgres_url: str,
+) -> None:
+    connections = Connections(postgres_url)
+
+    def write(connection: WatchedConnection) -> None:
+        connection.execute("SET default_transaction_read_only = on")
+        connection.answer("SELECT 1", {})
+        connection.answer("CREATE TABLE never ()", {})
+
+    with pytest.raises(StoreTakesNoWrites, match="name the primary server"):
+        connections.run("write", write)
+    connections.close()
+
+
 @pytest.mark.parametrize("transaction", [True, False])
 def test_a_full_disk_is_not_told_to_have_kept_out_what_was_done_before(
     postgres_url: str, *, transaction: bool

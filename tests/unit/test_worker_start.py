@@ -58,8 +58,74 @@ def test_whoever_stops_a_worker_while_it_starts_finds_nothing_of_it_at_work(
     app.close()
 
 
-def test_whoever_is_cancelled_while_a_worker_starts_leaves_nothing_of_it_at_work(
+class Impatient(Heard):
+    def worker_started(self, worker: object) -> None:
+        super().worker_started(worker)
+        raise KeyboardInterrupt
+
+
+def test_whoever_interrupts_the_last_of_a_start_is_told_of_the_end_too(tmp_path: Path) -> None:
+    hooks = Impatient()
+    app = App(f"sqlite:///{tmp_path / 'penstock.db'}")
+    app.add_hooks(hooks)
+    before = parts_at_work()
+    with pytest.raises(KeyboardInterrupt):
+        app.worker().__enter__()
+
+    assert parts_at_work() == before
+    assert app.store.workers() == []
+    assert hooks.heard == ["started", "stopped"]
+    app.close()
+
+
+def test_whoever_interrupts_a_worker_that_registers_leaves_no_row_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App(f"sqlite:///{tmp_path / 'penstock.db'}")
+    register = Worker._register
+
+    def interrupted(worker: Worker) -> None:
+        register(worker)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Worker, "_register", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        app.worker().__enter__()
+
+    assert app.store.workers() == []
+    app.close()
+
+
+def test_whoever_is_cancelled_again_and_again_as_a_block_ends_leaves_nothing_at_work(
+    tmp_path: Path,
+) -> None:
+    app = App(f"sqlite:///{tmp_path / 'penstock.db'}")
+    before = parts_at_work()
+    for turns in range(8):
+
+        async def begin() -> None:
+            async with app.worker():
+                await asyncio.Event().wait()
+
+        async def main(turns: int) -> None:
+            task = asyncio.create_task(begin())
+            await asyncio.sleep(0.1)
+            task.cancel()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(main(turns))
+        assert parts_at_work() == before
+    assert app.store.workers() == []
+    app.close()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_whoever_is_cancelled_while_a_worker_starts_leaves_nothing_of_it_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     app = App(f"sqlite:///{tmp_path / 'penstock.db'}")
     assert app.counts()["running"] == 0
@@ -80,8 +146,9 @@ def test_whoever_is_cancelled_while_a_worker_starts_leaves_nothing_of_it_at_work
     async def main() -> None:
         task = asyncio.create_task(begin())
         await asyncio.to_thread(has_begun.wait, 10)
-        task.cancel()
-        await asyncio.sleep(0)
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0)
         may_end.set()
         with pytest.raises(asyncio.CancelledError):
             await task

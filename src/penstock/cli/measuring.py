@@ -112,7 +112,7 @@ def advice(figures: Figures, database: DatabaseSettings) -> Iterator[str]:
     """Say what follows from the figures, the most telling thing first."""
     commit = 1 / figures.one_per_second
     disk = max(0.0, commit - figures.answer)
-    if disk > SLOW_COMMIT:
+    if disk > max(SLOW_COMMIT, figures.answer):
         yield (
             f"A transaction of its own takes {commit * 1000:.0f} ms to enqueue in, most of it "
             "until the disk has confirmed it. Enqueue in the transaction that you have open anyway "

@@ -7,6 +7,7 @@ functions never awaits anything. Whoever does has it already.
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -53,6 +54,15 @@ async def in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwar
     import asyncio  # noqa: PLC0415 - see above
 
     return await asyncio.to_thread(function, *args, **kwargs)
+
+
+async def in_thread_for_sure(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Do the same, and call it even if whoever waits for it is cancelled."""
+    import asyncio  # noqa: PLC0415 - see above
+
+    # Not a task of its own, which the end of the loop cancels before it has begun.
+    call = partial(function, *args, **kwargs)
+    return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, call))
 
 
 async def nap(seconds: float) -> None:

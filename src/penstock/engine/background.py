@@ -6,7 +6,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from penstock.engine.awaiting import in_thread, running_loop
+from penstock.engine.awaiting import in_thread, in_thread_for_sure, running_loop
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -26,6 +26,7 @@ class BackgroundWorker:
         self._worker: Worker | None = None
         self._starting = threading.Lock()
         self._has_started = False
+        self._is_given_up = False  # whoever asked for it was cancelled
 
     def __enter__(self) -> Self:
         self._worker = self._make(None)
@@ -50,23 +51,25 @@ class BackgroundWorker:
 
     async def __aenter__(self) -> Self:
         self._worker = self._make(running_loop())
+        self._has_started = self._is_given_up = returned = False
         if self._worker is not None:
-            returned = False
             try:
                 await in_thread(self._start, self._worker)
                 returned = True
             finally:
                 if not returned:  # cancelled, say; but the thread goes on
-                    await in_thread(self._stop_if_started, self._worker)
+                    await in_thread_for_sure(self._give_up, self._worker)
         return self
 
     def _start(self, worker: "Worker") -> None:
         with self._starting:
-            worker.start()
-            self._has_started = True
+            if not self._is_given_up:
+                worker.start()
+                self._has_started = True
 
-    def _stop_if_started(self, worker: "Worker") -> None:
+    def _give_up(self, worker: "Worker") -> None:
         with self._starting:
+            self._is_given_up = True
             if self._has_started:
                 worker.stop(grace=timedelta(0))
 
@@ -77,7 +80,7 @@ class BackgroundWorker:
         traceback: TracebackType | None,
     ) -> None:
         if self._worker is not None:
-            await in_thread(self._worker.stop)
+            await in_thread_for_sure(self._worker.stop)
 
     @property
     def id(self) -> str:

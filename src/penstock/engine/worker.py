@@ -152,18 +152,18 @@ class Worker:
         """Register and begin to work, on threads of its own."""
         try:
             self._register()
-        except BaseException:
-            self._distributor.close()
-            if self._own_loop:
-                self._loop.close()
-            raise
-        try:
             self._begin()
-        except BaseException:  # Ctrl-C, say: nobody else knows that some of it is at work
-            self.stop(grace=timedelta(0))
+            self._was_announced = True
+            self._hooks.worker_started(self)
+        except BaseException as error:
+            if self._threads or not isinstance(error, Exception):
+                # Ctrl-C, say: nobody else knows that some of it is at work.
+                self.stop(grace=timedelta(0))
+            else:
+                self._distributor.close()
+                if self._own_loop:
+                    self._loop.close()
             raise
-        self._was_announced = True
-        self._hooks.worker_started(self)
 
     def _begin(self) -> None:
         if self._own_loop:

@@ -61,7 +61,6 @@ _INSTEAD: dict[type[psycopg.Error], str] = {
     ),
     errors.DiskFull: "Make room on the server's disk",
 }
-_TAKES_NO_WRITES = tuple(_INSTEAD)
 
 _alive: "weakref.WeakSet[Connections]" = weakref.WeakSet()
 _graveyard: list[object] = []  # a parent's connections: closing them here would end them there
@@ -144,10 +143,12 @@ class Connections:
             done = connection.done
             try:
                 return work(connection)
-            except _TAKES_NO_WRITES as error:
-                if isinstance(error, errors.ReadOnlySqlTransaction):
-                    # A replica, or what was the primary: the next connection may find the new one.
-                    connection.close()
+            except errors.ReadOnlySqlTransaction as error:
+                # A replica, or what was the primary: the next connection may find the new one.
+                # Whatever it has answered before was a question.
+                connection.close()
+                raise _NothingWritten(error) from error
+            except errors.DiskFull as error:
                 if connection.done == done:
                     raise _NothingWritten(error) from error
                 raise
