@@ -75,7 +75,7 @@ class _NotConnected(ConnectionError):
 
 
 class _NothingWritten(Exception):
-    """The server takes no writes, and what has failed was the first thing that it was asked for."""
+    """The server takes no writes, and has written nothing of what it was asked to do."""
 
     def __init__(self, because: psycopg.Error) -> None:
         super().__init__(str(because))
